@@ -1,0 +1,210 @@
+"""The networks of the book: a block, a gated block, a skip around it, and a stack of them.
+
+Inputs are batches of row vectors, x of shape (..., d); a weight matrix W acts as x @ W.T, so
+that its rows are the units' weight vectors, as in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from . import activations
+from .activations import Activation
+
+
+def _weights(name: str, value: Tensor, *shape: int | None) -> nn.Parameter:
+    """``value`` as a parameter, if it is a finite floating tensor of ``shape`` (None: any size)."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must have a floating dtype, got {value.dtype}; convert it with .to(torch.float64)")
+    if value.dim() != len(shape) or any(w not in (None, g) for w, g in zip(shape, value.shape)):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} must have shape ({wanted}), got {tuple(value.shape)}")
+    if value.numel() == 0:
+        raise ValueError(f"{name} must not be empty, got shape {tuple(value.shape)}")
+    if value.device.type == "meta":
+        raise ValueError(f"{name} is on the meta device and holds no numbers; move it to a real device")
+    if not torch.isfinite(value).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    if isinstance(value, nn.Parameter):
+        return value
+    if not value.is_leaf:
+        raise ValueError(f"{name} is the result of a differentiable computation; pass {name}.detach()")
+    return nn.Parameter(value, requires_grad=value.requires_grad)
+
+
+def _same_kind(**tensors: Tensor | None) -> None:
+    """All given tensors must share one dtype and one device."""
+    given = {name: t for name, t in tensors.items() if t is not None}
+    first, reference = next(iter(given.items()))
+    for name, tensor in given.items():
+        if tensor.dtype != reference.dtype or tensor.device != reference.device:
+            raise ValueError(
+                f"{name} must have the dtype and device of {first}, {reference.dtype} on {reference.device}, "
+                f"got {tensor.dtype} on {tensor.device}"
+            )
+
+
+class MLP(nn.Module):
+    """x ↦ down @ σ(up @ x + up_bias) + down_bias.
+
+    ``up`` has shape (m, d_in), ``down`` (d_out, m), ``up_bias`` (m,), ``down_bias`` (d_out,); a
+    bias that is None does not exist.  All share one floating dtype and device.  Tensors become
+    parameters that require a gradient only if they did before.
+
+    Raises TypeError or ValueError, naming the argument, for anything else.
+    """
+
+    def __init__(
+        self,
+        up: Float[Tensor, "m d_in"],
+        down: Float[Tensor, "d_out m"],
+        activation: str | Activation = "relu",
+        up_bias: Float[Tensor, "m"] | None = None,
+        down_bias: Float[Tensor, "d_out"] | None = None,
+    ) -> None:
+        super().__init__()
+        self.up = _weights("up", up, None, None)
+        self.down = _weights("down", down, None, self.width)
+        self.up_bias = None if up_bias is None else _weights("up_bias", up_bias, self.width)
+        self.down_bias = None if down_bias is None else _weights("down_bias", down_bias, self.dim_out)
+        _same_kind(up=up, down=down, up_bias=up_bias, down_bias=down_bias)
+        self.activation = activations.get(activation)
+
+    @property
+    def width(self) -> int:
+        return self.up.shape[0]
+
+    @property
+    def dim_in(self) -> int:
+        return self.up.shape[1]
+
+    @property
+    def dim_out(self) -> int:
+        return self.down.shape[0]
+
+    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+        hidden = self.activation(nn.functional.linear(x, self.up, self.up_bias))
+        return nn.functional.linear(hidden, self.down, self.down_bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim_in} → {self.width} → {self.dim_out}, {self.activation.name}"
+
+
+class GatedMLP(nn.Module):
+    """x ↦ down @ (g(gate @ x) * (up @ x)), g the activation: SwiGLU, GeGLU, ReGLU, GLU.
+
+    ``gate`` and ``up`` have shape (m, d_in), ``down`` (d_out, m).  ``activation="identity"`` is
+    the bilinear block, ``"sigmoid"`` the original GLU.  Raises as :class:`MLP` does.
+    """
+
+    def __init__(
+        self,
+        gate: Float[Tensor, "m d_in"],
+        up: Float[Tensor, "m d_in"],
+        down: Float[Tensor, "d_out m"],
+        activation: str | Activation = "silu",
+    ) -> None:
+        super().__init__()
+        self.up = _weights("up", up, None, None)
+        self.gate = _weights("gate", gate, self.width, self.dim_in)
+        self.down = _weights("down", down, None, self.width)
+        _same_kind(up=up, gate=gate, down=down)
+        self.activation = activations.get(activation)
+
+    width = MLP.width
+    dim_in = MLP.dim_in
+    dim_out = MLP.dim_out
+    extra_repr = MLP.extra_repr
+
+    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+        hidden = self.activation(x @ self.gate.T) * (x @ self.up.T)
+        return hidden @ self.down.T
+
+
+class Residual(nn.Module):
+    """x ↦ skip @ x + block(x); ``skip`` of shape (d, d), None for the identity.
+
+    Raises ValueError if the block does not map R^d to itself or ``skip`` is not d×d.
+    """
+
+    def __init__(self, block: MLP | GatedMLP, skip: Float[Tensor, "d d"] | None = None) -> None:
+        super().__init__()
+        if not isinstance(block, (MLP, GatedMLP)):
+            raise TypeError(f"block must be an MLP or a GatedMLP, got {type(block).__name__}")
+        if block.dim_in != block.dim_out:
+            raise ValueError(f"block must map R^d to itself, got {block.dim_in} inputs and {block.dim_out} outputs")
+        self.block = block
+        self.skip = None if skip is None else _weights("skip", skip, self.dim_in, self.dim_in)
+        _same_kind(**{"block.up": block.up, "skip": skip})
+
+    @property
+    def dim_in(self) -> int:
+        return self.block.dim_in
+
+    dim_out = dim_in
+
+    def skip_matrix(self) -> Float[Tensor, "d d"]:
+        """The skip branch as a matrix, the identity where ``skip`` is None."""
+        if self.skip is None:
+            return torch.eye(self.dim_in, dtype=self.block.up.dtype, device=self.block.up.device)
+        return self.skip
+
+    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        return (x if self.skip is None else x @ self.skip.T) + self.block(x)
+
+
+class Stack(nn.Module):
+    """Composition of blocks, the first one applied first.
+
+    Raises ValueError for no blocks, or where one block's output does not fit the next.
+    """
+
+    def __init__(self, blocks: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        if not self.blocks:
+            raise ValueError("blocks must hold at least one block, got none")
+        for i, (first, second) in enumerate(zip(self.blocks, self.blocks[1:])):
+            if first.dim_out != second.dim_in:
+                raise ValueError(f"blocks[{i}] has {first.dim_out} outputs but blocks[{i + 1}] takes {second.dim_in}")
+
+    @property
+    def dim_in(self) -> int:
+        return self.blocks[0].dim_in
+
+    @property
+    def dim_out(self) -> int:
+        return self.blocks[-1].dim_out
+
+    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def random_mlp(
+    d: int,
+    m: int,
+    activation: str | Activation = "relu",
+    *,
+    biases: bool = False,
+    generator: torch.Generator,
+) -> MLP:
+    """A d → m → d block in float64 with independent normal weights of variance 1/d (up) and 1/m (down).
+
+    With ``biases`` both biases are drawn, standard normal.  Raises ValueError unless d, m ≥ 1.
+    """
+    if d < 1 or m < 1:
+        raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    up, down = normal(m, d) / d**0.5, normal(d, m) / m**0.5
+    return MLP(up, down, activation, *((normal(m), normal(d)) if biases else ()))
