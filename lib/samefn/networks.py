@@ -97,10 +97,11 @@ class MLP(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """x ↦ down @ (g(gate @ x) * (up @ x)), g the activation: SwiGLU, GeGLU, ReGLU, GLU.
+    """x ↦ down @ (g(gate @ x + gate_bias) * (up @ x)), g the activation: SwiGLU, GeGLU, ReGLU, GLU.
 
-    ``gate`` and ``up`` have shape (m, d_in), ``down`` (d_out, m).  ``activation="identity"`` is
-    the bilinear block, ``"sigmoid"`` the original GLU.  Raises as :class:`MLP` does.
+    ``gate`` and ``up`` have shape (m, d_in), ``down`` (d_out, m), ``gate_bias`` (m,) or None.
+    ``activation="identity"`` is the bilinear block, ``"sigmoid"`` the original GLU.  Raises as
+    :class:`MLP` does.
     """
 
     def __init__(
@@ -109,12 +110,14 @@ class GatedMLP(nn.Module):
         up: Float[Tensor, "m d_in"],
         down: Float[Tensor, "d_out m"],
         activation: str | Activation = "silu",
+        gate_bias: Float[Tensor, "m"] | None = None,
     ) -> None:
         super().__init__()
         self.up = _weights("up", up, None, None)
         self.gate = _weights("gate", gate, self.width, self.dim_in)
         self.down = _weights("down", down, None, self.width)
-        _same_kind(up=up, gate=gate, down=down)
+        self.gate_bias = None if gate_bias is None else _weights("gate_bias", gate_bias, self.width)
+        _same_kind(up=up, gate=gate, down=down, gate_bias=gate_bias)
         self.activation = activations.get(activation)
 
     width = MLP.width
@@ -123,7 +126,7 @@ class GatedMLP(nn.Module):
     extra_repr = MLP.extra_repr
 
     def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
-        hidden = self.activation(x @ self.gate.T) * (x @ self.up.T)
+        hidden = self.activation(nn.functional.linear(x, self.gate, self.gate_bias)) * (x @ self.up.T)
         return hidden @ self.down.T
 
 
@@ -162,14 +165,19 @@ class Residual(nn.Module):
 class Stack(nn.Module):
     """Composition of blocks, the first one applied first.
 
-    Raises ValueError for no blocks, or where one block's output does not fit the next.
+    Each block is a module with ``dim_in`` and ``dim_out``.  Raises ValueError for no blocks, or
+    where one block's output does not fit the next, TypeError for anything else.
     """
 
     def __init__(self, blocks: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        if not self.blocks:
+        blocks = list(blocks)
+        if not blocks:
             raise ValueError("blocks must hold at least one block, got none")
+        for i, block in enumerate(blocks):
+            if not isinstance(block, nn.Module) or not hasattr(block, "dim_in") or not hasattr(block, "dim_out"):
+                raise TypeError(f"blocks[{i}] must be a module with dim_in and dim_out, got {type(block).__name__}")
+        self.blocks = nn.ModuleList(blocks)
         for i, (first, second) in enumerate(zip(self.blocks, self.blocks[1:])):
             if first.dim_out != second.dim_in:
                 raise ValueError(f"blocks[{i}] has {first.dim_out} outputs but blocks[{i + 1}] takes {second.dim_in}")
@@ -186,6 +194,21 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x
+
+
+def hyper_connection(mixing: Float[Tensor, "n n"], d: int) -> Float[Tensor, "nd nd"]:
+    """The skip matrix C ⊗ I_d by which hyper-connections mix n streams of width d, for C = ``mixing``.
+
+    The streams are stacked, x = (x_1, ..., x_n) in R^{nd}; the result is a ``skip`` for
+    :class:`Residual`.  Raises TypeError or ValueError unless C is a finite square matrix and d ≥ 1.
+    Source: [A], Lemma 4 and the hyper-connections it covers.
+    """
+    mixing = _weights("mixing", mixing, None, None).detach()
+    if mixing.shape[0] != mixing.shape[1]:
+        raise ValueError(f"mixing must be square, got shape {tuple(mixing.shape)}")
+    if d < 1:
+        raise ValueError(f"d must be at least 1, got {d}")
+    return torch.kron(mixing, torch.eye(d, dtype=mixing.dtype, device=mixing.device))
 
 
 def random_mlp(

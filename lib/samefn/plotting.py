@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 from collections.abc import Sequence
 from html import escape
 
 import ipywidgets
 import matplotlib.pyplot as plt
+import networkx as nx
 from cycler import cycler
+from IPython.display import HTML
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, told apart with every common colour-vision deficiency
@@ -19,7 +22,7 @@ GREY = "#777777"
 STYLE = {
     "figure.facecolor": "white",  # opaque, so that dark mode shows black on white
     "savefig.facecolor": "white",
-    "figure.dpi": 110,
+    "figure.dpi": 150,
     "figure.constrained_layout.use": True,
     "font.size": 11,
     "axes.prop_cycle": cycler(color=[BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY]),
@@ -75,3 +78,50 @@ def _data_uri(frame: Figure) -> str:
         frame.savefig(buffer, format="png", dpi=110)
     plt.close(frame)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, PER_ROW = 190, 92, 18, 44, 3
+
+
+def linked_graph(graph: nx.DiGraph, titles: dict[str, str], links: dict[str, str], *, alt: str) -> HTML:
+    """A directed acyclic graph as a drawing of boxes that are links, prerequisites above what needs them.
+
+    ``titles`` and ``links`` give each node's text and address.  Colours follow the page's theme.
+    Raises networkx.NetworkXUnfeasible if the graph has a cycle.
+    """
+    rows = [
+        sorted(layer)[i : i + PER_ROW]
+        for layer in nx.topological_generations(graph)
+        for i in range(0, len(layer), PER_ROW)
+    ]
+    corner = {
+        node: (column * (BOX_WIDTH + GAP_X) + 1, row * (BOX_HEIGHT + GAP_Y) + 1)
+        for row, nodes in enumerate(rows)
+        for column, node in enumerate(nodes)
+    }
+    width = PER_ROW * (BOX_WIDTH + GAP_X) - GAP_X + 2
+    height = len(rows) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 2
+    arrows = "".join(_arrow(corner[a], corner[b]) for a, b in graph.edges)
+    boxes = "".join(_box(node, titles[node], links[node], *corner[node]) for node in graph)
+    return HTML(
+        f'<div class="linked-graph"><svg role="img" aria-label="{escape(alt, quote=True)}" '
+        f'viewBox="0 0 {width} {height}" width="{width}" xmlns="http://www.w3.org/2000/svg">{arrows}{boxes}</svg></div>'
+    )
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+    x0, y0 = start[0] + BOX_WIDTH / 2, start[1] + BOX_HEIGHT
+    x1, y1 = end[0] + BOX_WIDTH / 2, end[1]
+    return (
+        f'<path class="edge" d="M {x0} {y0} C {x0} {y0 + GAP_Y / 2}, {x1} {y1 - GAP_Y / 2}, {x1} {y1 - 7}"/>'
+        f'<path class="head" d="M {x1} {y1} l -4 -8 h 8 z"/>'
+    )
+
+
+def _box(node: str, title: str, link: str, x: float, y: float) -> str:
+    lines = textwrap.wrap(title, 28)
+    text = "".join(f'<tspan x="{x + 10}" dy="15">{escape(line)}</tspan>' for line in lines)
+    return (
+        f'<a href="{escape(link, quote=True)}"><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
+        f'<text x="{x + 10}" y="{y + 18}"><tspan class="id">{escape(node)}</tspan>{text}</text></a>'
+    )

@@ -15,6 +15,9 @@ from html import escape
 from typing import Literal
 
 import networkx as nx
+from IPython.display import HTML
+
+from ..plotting import linked_graph
 
 MODULES = ("line", "relu", "transformer")  # in the order of the book
 
@@ -135,6 +138,35 @@ def dependency_graph() -> nx.DiGraph:
     graph.add_nodes_from(registry())
     graph.add_edges_from((used, claim.id) for claim in registry().values() for used in claim.uses)
     return graph
+
+
+def chapter_map() -> HTML:
+    """The dependency graph drawn with every claim a link to its chapter, for pages that lie in ``book/``."""
+    return linked_graph(
+        dependency_graph(),
+        {claim.id: claim.title for claim in registry().values()},
+        {claim.id: f"{claim.chapter}.html" for claim in registry().values()},
+        alt="Map of the claims; an arrow leads from each claim to those that use it. Every box links to a chapter.",
+    )
+
+
+def ledger(seed: int = 0) -> HTML:
+    """Every claim checked once and listed with its strengths, figures, controls and time."""
+    reports = [claim.check(seed) for claim in registry().values()]
+    rows = []
+    for report in reports:
+        claim = report.claim
+        link = f'<a href="{claim.chapter}.html">{escape(claim.id)}</a><br>{escape(claim.title)}'
+        evidence = _items(f"{e.strength}: {e.statement} ({e.measured})" for e in report.evidence)
+        controls = _items(f"without {c.dropped}: {c.statement} ({c.measured})" for c in report.controls)
+        rests_on = ", ".join(claim.uses) or "–"
+        rows.append((link, claim.source, rests_on, ", ".join(report.strengths), evidence, controls, f"{report.seconds:.1f}"))
+    headings = ("claim", "source", "rests on", "strength", "evidence", "controls", "seconds")
+    return HTML(table(headings, rows, f"{len(rows)} claims, checked with seed {seed}", raw=(0, 4, 5)))
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str, raw: Sequence[int] = ()) -> str:
