@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -116,7 +117,7 @@ class _Criterion:
 def certified_bound(residual: Residual, y: Float[Tensor, "d d"]) -> float:
     """The lower bound of ‖A + 2c P_S‖_F over all S that the matrix ``y`` certifies (X-CERT, new).
 
-    If ⟨Y, A⟩ + 2c Σ min(0, a_iᵀ Y u_i) > 0 then ⟨Y, A + 2c P_S⟩ is at least that for every S, and
+    If ⟨Y, A⟩ + Σ min(0, 2c a_iᵀ Y u_i) > 0 then ⟨Y, A + 2c P_S⟩ is at least that for every S, and
     so is ‖Y‖_F ‖A + 2c P_S‖_F.  Returns 0 where ``y`` proves nothing.
 
     Raises TypeError if ``y`` is not a tensor, ValueError if it is not finite or not d×d (d×(d+1)
@@ -133,7 +134,7 @@ def certified_bound(residual: Residual, y: Float[Tensor, "d d"]) -> float:
 
 
 def trace_test(residual: Residual) -> float:
-    """⟨A, A⟩ + 2c Σ min(0, a_iᵀ A u_i); for A = I, d - 2c Σ max(0, -a_i·u_i).
+    """⟨A, A⟩ + Σ min(0, 2c a_iᵀ A u_i); for A = I and c > 0, d - 2c Σ max(0, -a_i·u_i).
 
     A positive value proves that no set S satisfies the criterion, hence that a nondegenerate
     block cannot absorb its skip (X-CERT, new).  Raises ValueError if there is no criterion.
@@ -189,6 +190,8 @@ def absorb(residual: Residual) -> Absorption:
     if not bool(skip.any()):
         return Absorption(True, "zero skip", flipped=(), network=block)
     if isinstance(block, GatedMLP):
+        if block.gate_bias is not None:
+            return Absorption(None, "biases")
         if float(activation(torch.zeros((), dtype=torch.float64))) == 0:
             return Absorption(False, "linearisation", margin=size)
         if _slope(block) is None:
@@ -212,8 +215,8 @@ def absorb(residual: Residual) -> Absorption:
 
     live = _live(block)
     sizes = _double(block.down).norm(dim=0) * _double(block.up).norm(dim=1)
-    if not bool(torch.isfinite(sizes.sum() ** 2)) or bool((sizes[live] == 0).any()):
-        return Absorption(None, "precision")  # products beyond the range of float64
+    if size == 0 or not bool(torch.isfinite(sizes.sum() ** 2)) or bool((sizes[live] == 0).any()):
+        return Absorption(None, "precision")  # beyond the range of float64
     lines, representatives = _lines(block)
     if bool(live.all()) and len(representatives) == block.width:
         return _decide(_criterion(residual), residual)
@@ -296,25 +299,26 @@ def _decide(criterion: _Criterion, residual: Residual) -> Absorption:
 
 def _solve(criterion: _Criterion) -> tuple[Tensor | None, float, Tensor | None, str]:
     """(S as a mask, 0, None, reason) | (None, margin > 0, certificate, reason) | (None, 0, None, reason)."""
-    flips, dual = _relax(criterion)
+    flips, duals = _relax(criterion)
     if flips is not None:
         return flips, 0.0, None, "submatrix"
-    bounds = [(criterion.bound(y), y) for y in dual]
-    margin, certificate = max(bounds, key=lambda pair: pair[0])
+    margin, certificate = 0.0, None
+    for y in duals:
+        margin, certificate = max((margin, certificate), (criterion.bound(y), y), key=lambda pair: pair[0])
+        if margin > criterion.noise() and y is not criterion.target:  # the target's own margin is often poor
+            break
     if margin > criterion.noise():
         return None, margin, certificate, "submatrix"
     return _integer_program(criterion)
 
 
-def _relax(criterion: _Criterion) -> tuple[Tensor | None, list[Tensor]]:
+def _relax(criterion: _Criterion) -> tuple[Tensor | None, Iterable[Tensor]]:
     """Drop "0 or 1" and solve; the rounded solution if it satisfies the criterion, and dual matrices Y.
 
     With independent a_i u_iᵀ the real solution is unique, so rounding it is a full search.
     """
     sizes = criterion.sizes()
     duals = [criterion.target]
-    if criterion.slope == 0:
-        return None, duals
     if len(sizes) > criterion.target.numel():
         if criterion.target.numel() * len(sizes) > INTEGER_PROGRAM:
             return None, duals
@@ -332,23 +336,26 @@ def _relax(criterion: _Criterion) -> tuple[Tensor | None, list[Tensor]]:
     if int(info) != 0:
         return None, duals
     coefficients = torch.zeros_like(sizes)
+    residual = criterion.target
     # the second pass is iterative refinement: the inner products see the residual, not the Gram matrix
     for _ in range(2):
-        residual = criterion.combine(coefficients)
         gradient = (criterion.inner(residual) / sizes)[:, None]
         coefficients = coefficients - torch.cholesky_solve(gradient, factor).flatten() / sizes
+        residual = criterion.combine(coefficients)
     flips = coefficients > 0.5
     if criterion.holds(flips):
         return flips, duals
-    duals.append(criterion.combine(coefficients))
-    # Y_i with ⟨Y_i, 2c a_j u_jᵀ⟩ = [i = j] pins coefficient i, which no 0 or 1 may equal
     fraction = (coefficients - flips.to(coefficients.dtype)).abs() * sizes
-    unit = int(fraction.argmax())
+    return None, itertools.chain([*duals, residual], _pinning(criterion, factor, int(fraction.argmax())))
+
+
+def _pinning(criterion: _Criterion, factor: Tensor, unit: int) -> Iterator[Tensor]:
+    """Y with ⟨Y, 2c a_j u_jᵀ⟩ = [j = unit]: it fixes the unit's coefficient, which then must be 0 or 1."""
+    sizes = criterion.sizes()
     basis = torch.zeros_like(sizes)
-    basis[unit] = 1
-    weights = torch.cholesky_solve((basis / sizes)[:, None], factor).flatten() / sizes
-    duals.append(criterion.combine(weights) - criterion.target)
-    return None, duals
+    basis[unit] = 1 / sizes[unit]
+    weights = torch.cholesky_solve(basis[:, None], factor).flatten() / sizes
+    yield criterion.combine(weights) - criterion.target
 
 
 def _columns(criterion: _Criterion) -> np.ndarray:
@@ -364,10 +371,10 @@ def _integer_program(criterion: _Criterion) -> tuple[Tensor | None, float, Tenso
     every set is off by at least the slack or by what the excluded ones measured.
     """
     entries, m = criterion.target.numel(), criterion.down.shape[1]
-    if entries * m > INTEGER_PROGRAM or criterion.slope == 0:
+    if entries * m > INTEGER_PROGRAM:
         return None, 0.0, None, "search"
     columns, target = _columns(criterion), -criterion.target.flatten().cpu().numpy()
-    scale = max(np.abs(columns).max(), np.abs(target).max())
+    scale = float(max(np.abs(columns).max(), np.abs(target).max()))
     slack = 1e-6 * (m + 10)  # integrality and rows are each met to 1e-6, relative to entries of at most 1
     constraints = [scipy.optimize.LinearConstraint(columns / scale, target / scale - slack, target / scale + slack)]
     margin = (slack - 1e-6 * (m + 2)) * scale
@@ -411,7 +418,8 @@ def flip(block: MLP | GatedMLP, units: tuple[int, ...]) -> MLP | GatedMLP:
     up = block.up.detach() * sign[:, None]
     down = block.down.detach().clone()
     if isinstance(block, GatedMLP):
-        return GatedMLP(block.gate.detach() * sign[:, None], up, down, block.activation)
+        gate_bias = None if block.gate_bias is None else block.gate_bias.detach() * sign
+        return GatedMLP(block.gate.detach() * sign[:, None], up, down, block.activation, gate_bias)
     up_bias = down_bias = None
     if block.up_bias is not None:
         up_bias = block.up_bias.detach() * sign
@@ -426,8 +434,11 @@ def plant(block: MLP, units: tuple[int, ...], skip: Float[Tensor, "d d"] | None 
     """A residual block that absorbs its skip by flipping ``units``: the nearest in the columns a_i, i in units.
 
     Adds to those columns the least change (in Frobenius norm) after which 2c P_S = -A.
-    Raises ValueError if the rows of ``units`` do not span what is needed, or there is no criterion.
+    Raises TypeError if ``block`` is not an MLP, ValueError if the rows of ``units`` do not span what
+    is needed, or there is no criterion.
     """
+    if not isinstance(block, MLP):
+        raise TypeError(f"block must be an MLP, got {type(block).__name__}")
     criterion = _criterion(Residual(block, skip))
     chosen = list(units)
     missing = -criterion.combine(torch.zeros(block.width, dtype=torch.float64).index_fill_(0, torch.tensor(chosen), 1))
@@ -520,7 +531,7 @@ def _realise(reduced: _Reduced, spare: int) -> tuple[_Realisation | None, float]
 
 
 def _distance(reduced: _Reduced, flips: Tensor, doubled: tuple[int, ...], pairs: int) -> Tensor:
-    """Spectral distance of R, flipped and with the doubled rows projected out, to rank ``pairs``; one per row of flips."""
+    """Spectral distance of R, flipped and with the doubled rows projected out, to rank ``pairs``; one per set."""
     d = len(reduced.remainder)
     if pairs >= d:
         return torch.zeros(len(flips), dtype=torch.float64)
@@ -539,7 +550,7 @@ def _directions(rows: Tensor) -> Tensor:
 
 
 def _independence(rows: Tensor) -> float:
-    """The least singular value of the rows' directions that counts as nonzero; rounding in the projector grows with its inverse."""
+    """The least nonzero singular value of the rows' directions; the projector's rounding grows with its inverse."""
     values = torch.linalg.svdvals(_directions(rows))
     return float(values[values > ROUNDING * values[0]].min()) if len(rows) else 1.0
 

@@ -33,9 +33,10 @@ class Activation:
     ``function`` maps a tensor to a tensor of the same shape and dtype; ``expression`` maps a
     real SymPy symbol to the same function, exactly.  Calling the object applies ``function``.
 
-    ``odd_slope`` is c in σ(z) - σ(-z) = 2cz, or None if no such c exists.  ``degree`` is the
-    degree of positive homogeneity, or None.  ``spans_linear`` is False only where it is proved
-    that no combination of units with any weights and biases is a nonzero linear map.
+    ``odd_slope`` is c in σ(z) - σ(-z) = 2cz, or None if no such c exists or it decides nothing
+    (the identity, even monomials).  ``degree`` is the degree of positive homogeneity, or None.
+    ``spans_linear`` is False only where it is proved that no combination of units with any
+    weights and biases is a nonzero linear map.
     ``symmetry`` is what a single unit admits besides exchanging units.
     """
 

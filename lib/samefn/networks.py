@@ -6,7 +6,7 @@ that its rows are the units' weight vectors, as in the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -194,6 +194,72 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x
+
+
+class DeepMLP(nn.Module):
+    """x ↦ W_L σ(… σ(W_1 x + b_1) …) + b_L: a multilayer perceptron of any depth L ≥ 1.
+
+    ``weights`` are matrices of shapes (n_1, n_0), …, (n_L, n_{L-1}); ``biases`` as many vectors
+    (n_i,), or None for none at all.  ``activation`` is one for all hidden layers, or a sequence
+    with one for each.  All share one floating dtype and device.  Raises as :class:`MLP` does.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor] | None = None,
+        activation: str | Activation | Sequence[str | Activation] = "tanh",
+    ) -> None:
+        super().__init__()
+        if len(weights) == 0:
+            raise ValueError("weights must hold at least one matrix, got none")
+        if biases is not None and len(biases) != len(weights):
+            raise ValueError(f"biases must be None or one for each of the {len(weights)} weights, got {len(biases)}")
+        columns: int | None = None
+        checked = []
+        for i, weight in enumerate(weights):
+            checked.append(_weights(f"weights[{i}]", weight, None, columns))
+            columns = checked[-1].shape[0]
+        self.weights = nn.ParameterList(checked)
+        self.biases = None
+        if biases is not None:
+            self.biases = nn.ParameterList(
+                [_weights(f"biases[{i}]", b, w.shape[0]) for i, (b, w) in enumerate(zip(biases, weights))]
+            )
+        named = {f"weights[{i}]": w for i, w in enumerate(weights)}
+        _same_kind(**named, **{f"biases[{i}]": b for i, b in enumerate(biases or ())})
+        hidden = len(weights) - 1
+        given = [activation] * hidden if isinstance(activation, (str, Activation)) else list(activation)
+        if len(given) != hidden:
+            raise ValueError(f"activation must be one, or one for each of the {hidden} hidden layers, got {len(given)}")
+        self.activations = tuple(activations.get(a) for a in given)
+
+    @property
+    def dim_in(self) -> int:
+        return self.weights[0].shape[1]
+
+    @property
+    def dim_out(self) -> int:
+        return self.weights[-1].shape[0]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Width of each hidden layer."""
+        return tuple(w.shape[0] for w in self.weights[:-1])
+
+    def layer(self, i: int, y: Float[Tensor, "... n_in"]) -> Float[Tensor, "... n_out"]:
+        """f_i, the i-th layer (1 ≤ i ≤ L) with its activation; the last layer is affine."""
+        z = nn.functional.linear(y, self.weights[i - 1], None if self.biases is None else self.biases[i - 1])
+        return self.activations[i - 1](z) if i <= len(self.activations) else z
+
+    def forward(self, x: Float[Tensor, "... n_0"]) -> Float[Tensor, "... n_L"]:
+        for i in range(1, len(self.weights) + 1):
+            x = self.layer(i, x)
+        return x
+
+    def extra_repr(self) -> str:
+        sizes = [self.dim_in, *self.widths, self.dim_out]
+        return " → ".join(map(str, sizes)) + ", " + ", ".join(a.name for a in self.activations)
 
 
 def hyper_connection(mixing: Float[Tensor, "n n"], d: int) -> Float[Tensor, "nd nd"]:

@@ -119,7 +119,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _box(node: str, title: str, link: str, x: float, y: float) -> str:
-    lines = textwrap.wrap(title, 28)
+    lines = textwrap.wrap(title, 27)
     text = "".join(f'<tspan x="{x + 10}" dy="15">{escape(line)}</tspan>' for line in lines)
     return (
         f'<a href="{escape(link, quote=True)}"><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
