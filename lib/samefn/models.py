@@ -47,9 +47,9 @@ def generated(*permutations: Map) -> tuple[Map, ...]:
 
 @cache
 def subgroups(n: int) -> tuple[tuple[Map, ...], ...]:
-    """Every subgroup of Sym(n), smallest first, for n ≤ 5: each of them has two generators.  Raises ValueError otherwise."""
-    if not 1 <= n <= 5:
-        raise ValueError(f"n must be between 1 and 5, got {n}")
+    """Every subgroup of Sym(n), smallest first, for n ≤ 4, where each has two generators.  Raises ValueError otherwise."""
+    if not 1 <= n <= 4:
+        raise ValueError(f"n must be between 1 and 4, got {n}")
     pairs = itertools.combinations_with_replacement(symmetric(n), 2)
     return tuple(sorted({generated(p, q) for p, q in pairs}, key=lambda k: (len(k), k)))
 
@@ -78,7 +78,7 @@ def is_action(group: Group, permutations: Sequence[Map]) -> bool:
 @cache
 def actions(group: Group, within: tuple[Map, ...]) -> tuple[Action, ...]:
     """Every homomorphism from the group to a group of permutations, ``generated(...)`` or one of ``subgroups(n)``."""
-    found = []
+    found: dict[Action, None] = {}  # in order, each once, though a generator may be the identity
     for images in itertools.product(within, repeat=len(group.generators)):
         action: list[Map | None] = [within[0]] + [None] * (len(group) - 1)
         reached = [0]
@@ -88,7 +88,7 @@ def actions(group: Group, within: tuple[Map, ...]) -> tuple[Action, ...]:
                     action[row[h]] = compose(image, action[h])
                     reached.append(row[h])
         if is_action(group, action):
-            found.append(tuple(action))
+            found[tuple(action)] = None
     return tuple(found)
 
 
@@ -115,7 +115,7 @@ class DeepModel:
             if not maps or any(len(f) != n or not set(f) <= set(range(m)) for f in maps):
                 raise ValueError(f"parameters of layer {i} must be maps from {n} to {m} points, got {maps}")
         for i, (n, group) in enumerate(zip(self.sizes[1:], self.symmetries), 1):
-            if not group or set(generated(*group)) != set(group) or len(group[0]) != n:
+            if any(set(p) != set(range(n)) for p in group) or not group or set(generated(*group)) != set(group):
                 raise ValueError(f"symmetries of layer {i} must be a group of permutations of {n} points, got {group}")
 
     def __iter__(self) -> Iterator[Parameter]:
@@ -162,10 +162,6 @@ def obstructions(model: DeepModel, theta: Parameter) -> list[tuple[Parameter, li
 def identifiable(model: DeepModel, theta: Parameter) -> bool:
     """[B], Definition 2: each θ' with f(·; θ') = f(·; θ) is k·θ for a unique k."""
     return not obstructions(model, theta)
-
-
-# ---------------------------------------------------------------------------------------------
-# A group on input and output
 
 
 def transport(theta: Parameter, a: Map, b: Map) -> Parameter:
@@ -215,10 +211,6 @@ def all_latent_actions(
     for f, permutations in zip(theta, within):
         partial = [[*r, rho] for r in partial for rho in actions(group, permutations) if equivariant(f, r[-1], rho)]
     return [rhos[1:] for rhos in partial if equivariant(theta[-1], rhos[-1], rho_out)]
-
-
-# ---------------------------------------------------------------------------------------------
-# Submodels
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 import ipywidgets
+import matplotlib
 import matplotlib.pyplot as plt
 import networkx as nx
 from cycler import cycler
@@ -41,7 +42,11 @@ def figure(columns: int = 1, *, width: float = 7.0, height: float = 3.2, **optio
     Sizes are in inches; ``options`` go to ``plt.subplots``.
     """
     with plt.rc_context(STYLE):
-        return plt.subplots(1, columns, figsize=(width, height), **options)
+        made = plt.subplots(1, columns, figsize=(width, height), **options)
+        interactive = plt.isinteractive()
+    # the first figure loads a notebook's backend, which turns interactive mode on; leaving the context undoes that
+    matplotlib.interactive(interactive)
+    return made
 
 
 def frame_slider(

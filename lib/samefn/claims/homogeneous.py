@@ -203,9 +203,8 @@ def evidence(seed: int) -> Iterator[Evidence]:
         closest.append(ratio)
         found = absorb(Residual(block))
         require((found.absorbed, found.reason) == (False, "degree"), f"absorb does not refuse degree {k}: {found}")
-    yield Evidence(
-        "numeric", "fitted blocks of width 48 respect the two-radii bound on every ray", f"smallest error/bound {min(closest):.3f}"
-    )
+    statement = "fitted blocks of width 48 respect the two-radii bound on every ray"
+    yield Evidence("numeric", statement, f"smallest error/bound {min(closest):.3f}")
 
     turn, figures = float(torch.rand(1, generator=generator)), []
     for k, power in _powers().items():
