@@ -306,6 +306,8 @@ def test_reduce_of_a_constant_network():
     reduction = reduce(network)
     assert reduction.removed == ("layer 1, unit 0: constant",)
     assert difference(network, reduction.network) < 1e-15
+    assert torch.equal(reduction.project[0] @ reduction.include[0], torch.ones(1, 1))
+    assert difference(network, reduction.embed()) < 1e-15
 
 
 def test_reduce_does_not_take_small_scales_for_zeros():

@@ -70,7 +70,7 @@ def absorb(residual: Residual) -> Absorption:
     if isinstance(block, GatedMLP):
         if block.gate_bias is not None:
             return Absorption(None, "biases")
-        if float(activation(torch.zeros((), dtype=torch.float64))) == 0:
+        if activation.continuous and float(activation(torch.zeros((), dtype=torch.float64))) == 0:
             return Absorption(False, "linearisation", margin=size)
         if odd_slope_of(block) is None:
             return Absorption(None, "gate")

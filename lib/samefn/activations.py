@@ -46,6 +46,7 @@ class Activation:
     odd_slope: float | None = None
     degree: float | None = None
     bounded: bool = False
+    continuous: bool = True
     spans_linear: bool = True
     symmetry: Symmetry = "permutation"
 

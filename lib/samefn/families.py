@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from .absorption import Absorption, absorb
 from .activations import Activation, leaky_relu, relu_power
-from .networks import MLP, GatedMLP, Residual
+from .networks import Residual, random_gated_mlp, random_mlp
 
 
 @dataclass(frozen=True)
@@ -49,17 +48,10 @@ FAMILIES = (
 )
 
 
-def random_residual(family: Family, d: int, m: int, *, generator: torch.Generator) -> Residual:
-    """x + B(x) for a bias-free block of the family with independent standard normal weights in float64."""
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    if family.gated:
-        return Residual(GatedMLP(normal(m, d), normal(m, d), normal(d, m), family.activation))
-    return Residual(MLP(normal(m, d), normal(d, m), family.activation))
-
-
 def verdicts(d: int = 4, m: int = 8, *, generator: torch.Generator) -> list[tuple[Family, Absorption]]:
     """What :func:`samefn.absorption.absorb` says of one random block of each family."""
-    return [(family, absorb(random_residual(family, d, m, generator=generator))) for family in FAMILIES]
+    rows = []
+    for family in FAMILIES:
+        draw = random_gated_mlp if family.gated else random_mlp
+        rows.append((family, absorb(Residual(draw(d, m, family.activation, generator=generator)))))
+    return rows

@@ -297,3 +297,20 @@ def random_mlp(
 
     up, down = normal(m, d) / d**0.5, normal(d, m) / m**0.5
     return MLP(up, down, activation, *((normal(m), normal(d)) if biases else ()))
+
+
+def random_gated_mlp(
+    d: int, m: int, activation: str | Activation = "silu", *, gate_bias: bool = False, generator: torch.Generator
+) -> GatedMLP:
+    """A gated d → m → d block in float64, normal weights of variance 1/d (gate, up) and 1/m (down).
+
+    With ``gate_bias`` a standard normal gate bias is drawn.  Raises ValueError unless d, m ≥ 1.
+    """
+    if d < 1 or m < 1:
+        raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    gate, up, down = normal(m, d) / d**0.5, normal(m, d) / d**0.5, normal(d, m) / m**0.5
+    return GatedMLP(gate, up, down, activation, normal(m) if gate_bias else None)

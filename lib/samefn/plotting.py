@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from html import escape
 
 import ipywidgets
-import matplotlib
 import matplotlib.pyplot as plt
 import networkx as nx
 from cycler import cycler
@@ -41,12 +40,9 @@ def figure(columns: int = 1, *, width: float = 7.0, height: float = 3.2, **optio
 
     Sizes are in inches; ``options`` go to ``plt.subplots``.
     """
+    plt.draw_if_interactive()  # loads a notebook's backend now: inside the context its interactive mode would be lost
     with plt.rc_context(STYLE):
-        made = plt.subplots(1, columns, figsize=(width, height), **options)
-        interactive = plt.isinteractive()
-    # the first figure loads a notebook's backend, which turns interactive mode on; leaving the context undoes that
-    matplotlib.interactive(interactive)
-    return made
+        return plt.subplots(1, columns, figsize=(width, height), **options)
 
 
 def frame_slider(

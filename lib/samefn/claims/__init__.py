@@ -19,7 +19,17 @@ from IPython.display import HTML
 
 from ..plotting import linked_graph
 
-MODULES = ("line", "relu", "transformer")  # in the order of the book
+MODULES = (  # in the order of the book
+    "line",
+    "reduction",
+    "homogeneous",
+    "gated",
+    "depth",
+    "relu",
+    "gelu",
+    "generic",
+    "transformer",
+)
 
 Strength = Literal["exact", "certificate", "numeric"]
 

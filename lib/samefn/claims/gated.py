@@ -12,31 +12,15 @@ from torch import Tensor
 
 from ..absorption import absorb
 from ..activations import Activation, get
-from ..networks import GatedMLP, Residual
+from ..networks import GatedMLP, Residual, random_gated_mlp
 from . import Claim, Control, Evidence, require
 
 SIGNED_SQRT = Activation(
     "signed_sqrt", lambda z: z.sign() * z.abs().sqrt(), lambda z: sympy.sign(z) * sympy.sqrt(sympy.Abs(z)), degree=0.5
 )
-# not continuous at 0
-STEP = Activation("step", lambda z: (z > 0).to(z.dtype), lambda z: sympy.Heaviside(z, 0), bounded=True)
-
-
-def random_gated(
-    d: int, m: int, activation: str | Activation = "silu", *, gate_bias: bool = False, generator: torch.Generator
-) -> GatedMLP:
-    """A gated d → m → d block in float64, normal weights of variance 1/d (gate, up) and 1/m (down).
-
-    With ``gate_bias`` a standard normal gate bias is drawn.  Raises ValueError unless d, m ≥ 1.
-    """
-    if d < 1 or m < 1:
-        raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    gate, up, down = normal(m, d) / d**0.5, normal(m, d) / d**0.5, normal(d, m) / m**0.5
-    return GatedMLP(gate, up, down, activation, normal(m) if gate_bias else None)
+STEP = Activation(
+    "step", lambda z: (z > 0).to(z.dtype), lambda z: sympy.Heaviside(z, 0), bounded=True, continuous=False
+)
 
 
 def quadratic_constant(block: GatedMLP) -> float:
@@ -106,8 +90,8 @@ def evidence(seed: int) -> Iterator[Evidence]:
     yield Evidence("exact", "gates that are continuous at 0 and not differentiable there exist", _limits())
 
     for name in ("silu", "gelu", "gelu_tanh", "mish"):
-        block, skip = random_gated(4, 9, name, generator=generator), torch.outer(normal(4), normal(4))
-        residual, other = Residual(block, skip), random_gated(4, 15, name, generator=generator)
+        block, skip = random_gated_mlp(4, 9, name, generator=generator), torch.outer(normal(4), normal(4))
+        residual, other = Residual(block, skip), random_gated_mlp(4, 15, name, generator=generator)
         # exact zeros meet exact zeros in the chain rule, so no rounding occurs on either side
         require(torch.equal(jacobian_at_zero(residual), skip), f"{name}: the derivative at 0 of Mx + G is not M")
         require(not jacobian_at_zero(other).any(), f"{name}: the derivative at 0 of G' is not 0")
@@ -117,7 +101,7 @@ def evidence(seed: int) -> Iterator[Evidence]:
 
     least = []
     for name in ("silu", "gelu", "relu"):
-        block = random_gated(3, 6, name, generator=generator)
+        block = random_gated_mlp(3, 6, name, generator=generator)
         x = normal(200, 3)
         gate, up = normal(24, 3), normal(24, 3)
         hidden = get(name)(x @ gate.T) * (x @ up.T)
@@ -135,7 +119,7 @@ def evidence(seed: int) -> Iterator[Evidence]:
 
     slopes, radii = [], torch.logspace(-8, -5, 7, dtype=torch.float64)
     for gate, expected in (("silu", 2.0), ("gelu", 2.0), ("relu", 2.0), (SIGNED_SQRT, 1.5)):
-        block = random_gated(4, 9, gate, generator=generator)
+        block = random_gated_mlp(4, 9, gate, generator=generator)
         slope = slope_at_zero(block, block.gate[0], radii)  # a direction in which some gate is open
         require(abs(slope - expected) < 1e-3, f"{get(gate).name}: slope {slope}, expected {expected}")
         slopes.append(f"{get(gate).name} {slope:.4f}")
@@ -161,7 +145,7 @@ def controls(seed: int) -> Iterator[Control]:
     require(abs(slope - 2) < 0.05, f"the sigmoid block leaves x with slope {slope}")
     yield Control("g(0) = 0", "a sigmoid-gated block equals x to first order", f"derivative I, rest of slope {slope:.3f}")
 
-    block = random_gated(3, 7, "sigmoid", generator=generator)
+    block = random_gated_mlp(3, 7, "sigmoid", generator=generator)
     down = block.down.detach().clone()
     down[:, [1, 4, 6]] = -torch.linalg.inv(block.up.detach()[[1, 4, 6]])
     residual = Residual(GatedMLP(block.gate, block.up, down, "sigmoid"))
@@ -184,7 +168,7 @@ def controls(seed: int) -> Iterator[Control]:
     require(torch.equal(identity(x), x), "a step-gated block does not make x")
     yield Control("continuity at 0", "with a step gate 2d units make x", "difference 0")
 
-    block = random_gated(3, 5, generator=generator)
+    block = random_gated_mlp(3, 5, generator=generator)
     nothing = Residual(block, torch.zeros(3, 3, dtype=torch.float64))
     require(torch.equal(nothing(x), block(x)) and absorb(nothing).absorbed is True, "a zero skip was not absorbed")
     yield Control("M ≠ 0", "the zero skip is absorbed by the block itself", "difference 0")
