@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samefn import activations
-from samefn.absorption import absorb, certified_bound, flip, minimal_width, plant, trace_test
+from samefn.absorption import absorb, certified_bound, flip, minimal_width, plant, subset_distances, trace_test
 from samefn.activations import CATALOGUE
 from samefn.networks import MLP, GatedMLP, Residual, random_mlp
 
@@ -816,3 +816,19 @@ def test_bad_input_is_named(call, error, words):
 
 def test_a_zero_matrix_certifies_nothing():
     assert certified_bound(GELU, torch.zeros(2, 2)) == 0
+
+
+@settings(max_examples=20)
+@given(d=st.integers(1, 3), m=st.integers(1, 6), seed=st.integers(0, 2**16))
+def test_subset_distances_lists_the_sets_by_their_bits(d, m, seed):
+    residual = Residual(random_mlp(d, m, "leaky_relu", generator=torch.Generator().manual_seed(seed)))
+    found = subset_distances(residual)
+    for k in range(2**m):
+        S = [i for i in range(m) if k >> i & 1]
+        expected = torch.eye(d) + 1.01 * residual.block.down[:, S] @ residual.block.up[S]
+        assert torch.allclose(found[k], expected.norm(), rtol=1e-12, atol=1e-12)
+
+
+def test_subset_distances_refuses_more_sets_than_it_can_try():
+    with pytest.raises(ValueError, match="at most 20"):
+        subset_distances(Residual(random_mlp(2, 21, generator=torch.Generator().manual_seed(0))))

@@ -19,11 +19,29 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .criterion import certified_bound, criterion_of, double, odd_slope_of, require_residual, solve, trace_test
+from .criterion import (
+    certified_bound,
+    criterion_of,
+    double,
+    odd_slope_of,
+    require_residual,
+    solve,
+    subset_distances,
+    trace_test,
+)
 from .degenerate import decide_degenerate, lines_of, live_units, may_depend, minimal_width
 from .networks import MLP, GatedMLP, Residual
 
-__all__ = ["Absorption", "absorb", "certified_bound", "flip", "minimal_width", "plant", "trace_test"]
+__all__ = [
+    "Absorption",
+    "absorb",
+    "certified_bound",
+    "flip",
+    "minimal_width",
+    "plant",
+    "subset_distances",
+    "trace_test",
+]
 
 
 @dataclass(frozen=True)

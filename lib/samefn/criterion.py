@@ -139,6 +139,20 @@ def trace_test(residual: Residual) -> float:
     return float((criterion.target**2).sum() + criterion.inner(criterion.target).clamp(max=0).sum())
 
 
+def subset_distances(residual: Residual) -> Float[Tensor, "2**m"]:
+    """‖A + 2c P_S‖_F for all 2^m sets S, by brute force; entry k belongs to S = {i : bit i of k is 1}.
+
+    Raises ValueError for more than 20 units, or if there is no criterion.
+    """
+    criterion = criterion_of(residual)
+    if residual.block.width > 20:
+        raise ValueError(f"residual must have at most 20 units to try all sets, got {residual.block.width}")
+    sums = criterion.target[None]
+    for a, u in zip(criterion.down.T, criterion.up):
+        sums = torch.cat([sums, sums + 2 * criterion.slope * torch.outer(a, u)])
+    return sums.flatten(1).norm(dim=1)
+
+
 def solve(criterion: Criterion) -> tuple[Tensor | None, float, Tensor | None, str]:
     """(S as a mask, 0, None, reason) | (None, margin > 0, certificate, reason) | (None, 0, None, reason)."""
     flips, duals = _relax(criterion)

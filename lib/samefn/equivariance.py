@@ -117,7 +117,8 @@ def latent_actions(
         moved = transport(small, rho_in(g).to(torch.float64), rho_out(g).to(torch.float64))
         symmetry = align(small, moved, tolerance)
         if symmetry is None:
-            raise NotIdentifiable(f"network is not identifiable by symmetries of its units: at g = {g}, {_why(reduction, moved)}")
+            why = _why(reduction, moved)
+            raise NotIdentifiable(f"network is not identifiable by symmetries of its units: at g = {g}, {why}")
         for layer, matrix in zip(actions, symmetry.matrices()):
             layer[g] = torch.linalg.inv(matrix)
     found = []

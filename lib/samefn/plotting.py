@@ -81,20 +81,19 @@ def _data_uri(frame: Figure) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, PER_ROW = 190, 92, 18, 44, 3
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, PER_ROW = 128, 112, 12, 44, 5
 
 
 def linked_graph(graph: nx.DiGraph, titles: dict[str, str], links: dict[str, str], *, alt: str) -> HTML:
     """A directed acyclic graph as a drawing of boxes that are links, prerequisites above what needs them.
 
+    Nodes without any edge come first; nodes of one layer keep the graph's order.
     ``titles`` and ``links`` give each node's text and address.  Colours follow the page's theme.
     Raises networkx.NetworkXUnfeasible if the graph has a cycle.
     """
-    rows = [
-        sorted(layer)[i : i + PER_ROW]
-        for layer in nx.topological_generations(graph)
-        for i in range(0, len(layer), PER_ROW)
-    ]
+    alone = list(nx.isolates(graph))
+    layers = [alone, *nx.topological_generations(graph.subgraph([n for n in graph if n not in alone]))]
+    rows = [layer[i : i + PER_ROW] for layer in layers for i in range(0, len(layer), PER_ROW)]
     corner = {
         node: (column * (BOX_WIDTH + GAP_X) + 1, row * (BOX_HEIGHT + GAP_Y) + 1)
         for row, nodes in enumerate(rows)
@@ -120,7 +119,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _box(node: str, title: str, link: str, x: float, y: float) -> str:
-    lines = textwrap.wrap(title, 27)
+    lines = textwrap.wrap(title, 19)
     text = "".join(f'<tspan x="{x + 10}" dy="15">{escape(line)}</tspan>' for line in lines)
     return (
         f'<a href="{escape(link, quote=True)}"><rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'

@@ -182,8 +182,8 @@ def reduce(network: DeepMLP) -> Reduction:
     allows; the outgoing weights are added up.  A layer keeps one unit, off, even where it needs none.
     Weights count as zero below 1e-12 of the largest of their layer, units as equal within 1e-8 of
     their weights.  Raises TypeError for anything but a DeepMLP.  Source: [B], Definition 3, for
-    multilayer perceptrons; in the case of odd activations like tanh and one hidden layer what is
-    left is irreducible in the sense of Sussmann (1992).
+    multilayer perceptrons; for tanh and one hidden layer what is left is irreducible in the sense
+    of Sussmann (1992).
     """
     if not isinstance(network, DeepMLP):
         raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
@@ -195,9 +195,8 @@ def reduce(network: DeepMLP) -> Reduction:
     while changed:
         changed = False
         for i, activation in enumerate(network.activations):
-            if not (weights[i].any() or biases[i].any() or weights[i + 1].any()):
-                if len(biases[i]) == 1:
-                    continue  # the one unit, off, that the layer keeps
+            if len(biases[i]) == 1 and not (weights[i].any() or biases[i].any() or weights[i + 1].any()):
+                continue  # the one unit, off, that the layer keeps
             # scales that the activation allows must not decide what counts as small
             scale = _scale(activation, _rows(weights, biases, i))
             incoming = (weights[i] / scale[:, None]).norm(dim=1)

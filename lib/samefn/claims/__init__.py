@@ -161,22 +161,21 @@ def chapter_map() -> HTML:
 
 
 def ledger(seed: int = 0) -> HTML:
-    """Every claim checked once and listed with its strengths, figures, controls and time."""
-    reports = [claim.check(seed) for claim in registry().values()]
-    rows = []
-    for report in reports:
-        claim = report.claim
-        link = f'<a href="{claim.chapter}.html">{escape(claim.id)}</a><br>{escape(claim.title)}'
-        evidence = _items(f"{e.strength}: {e.statement} ({e.measured})" for e in report.evidence)
-        controls = _items(f"without {c.dropped}: {c.statement} ({c.measured})" for c in report.controls)
-        rests_on = ", ".join(claim.uses) or "–"
-        rows.append((link, claim.source, rests_on, ", ".join(report.strengths), evidence, controls, f"{report.seconds:.1f}"))
-    headings = ("claim", "source", "rests on", "strength", "evidence", "controls", "seconds")
-    return HTML(table(headings, rows, f"{len(rows)} claims, checked with seed {seed}", raw=(0, 4, 5)))
-
-
-def _items(texts: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
+    """Every claim checked once: a table of strengths and times, then each claim's figures and controls, folded."""
+    rows, details = [], []
+    for claim in registry().values():
+        report = claim.check(seed)
+        link = f'<a href="{claim.chapter}.html">{escape(claim.id)}</a>'
+        uses = ", ".join(claim.uses) or "–"
+        counts = (str(len(report.evidence)), str(len(report.controls)), f"{report.seconds:.1f}")
+        rows.append((link, claim.title, claim.source, uses, ", ".join(report.strengths), *counts))
+        given = escape("; ".join(claim.hypotheses))
+        details.append(
+            f"<details><summary>{escape(claim.id)}: {escape(claim.title)}</summary>"
+            f"<p>Hypotheses: {given}.</p>{report._repr_html_()}</details>"
+        )
+    headings = ("claim", "title", "source", "rests on", "strength", "checks", "controls", "seconds")
+    return HTML(table(headings, rows, f"{len(rows)} claims, checked with seed {seed}", raw=(0,)) + "".join(details))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str, raw: Sequence[int] = ()) -> str:

@@ -13,7 +13,7 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from ..absorption import absorb, plant
+from ..absorption import absorb, plant, subset_distances
 from ..activations import get, leaky_relu
 from ..networks import MLP, Residual, hyper_connection, random_mlp
 from . import Claim, Control, Evidence, require
@@ -101,14 +101,6 @@ def _near_identity_mixing(n: int, generator: torch.Generator) -> Tensor:
     return (1 - t) * torch.eye(n, dtype=torch.float64) + t * C
 
 
-def nearest(residual: Residual) -> float:
-    """min over all S of ‖M + P_S‖_F, by trying all 2^m sets; for small blocks."""
-    block, m = residual.block, residual.block.width
-    flips = torch.tensor(list(itertools.product((0.0, 1.0), repeat=m)), dtype=torch.float64)
-    sums = torch.einsum("sm,dm,mk->sdk", flips, block.down.detach(), block.up.detach())
-    return float(torch.linalg.matrix_norm(sums + residual.skip_matrix()).min())
-
-
 def evidence(seed: int) -> Iterator[Evidence]:
     generator = torch.Generator().manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -146,7 +138,7 @@ def evidence(seed: int) -> Iterator[Evidence]:
     M = _well_conditioned(2, generator)
     residual = Residual(random_mlp(2, 8, generator=generator), M)
     low, high = torch.linalg.svdvals(M).flip(0).tolist()
-    ratio = nearest(residual) / nearest(reduced(residual))
+    ratio = float(subset_distances(residual).min() / subset_distances(reduced(residual)).min())
     require(low * (1 - 1e-9) <= ratio <= high * (1 + 1e-9), f"ratio {ratio} of the distances outside [{low}, {high}]")
     yield Evidence("numeric", "the distance to −M scales by a factor between the extreme singular values of M", f"{low:.2f} ≤ {ratio:.2f} ≤ {high:.2f}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -11,7 +10,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from ..absorption import absorb, plant
+from ..absorption import absorb, plant, subset_distances
 from ..activations import get
 from ..networks import MLP, Residual, random_mlp
 from . import Claim, Control, Evidence, require
@@ -25,17 +24,9 @@ def running_example(moved: float = 0.0) -> Residual:
 
 
 def subsets_that_work(residual: Residual, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
-    """All S with ‖A + P_S‖ ≤ tolerance, by trying all 2^m; the oracle for small blocks (m ≤ 14).
-
-    Raises ValueError for larger m.
-    """
-    m = residual.block.width
-    if m > 14:
-        raise ValueError(f"residual must have width at most 14 to try all subsets, got {m}")
-    flips = torch.tensor(list(itertools.product((0.0, 1.0), repeat=m)), dtype=torch.float64)
-    sums = torch.einsum("sm,dm,mk->sdk", flips, residual.block.down.detach(), residual.block.up.detach())
-    errors = torch.linalg.matrix_norm(sums + residual.skip_matrix())
-    return [tuple(flips[i].nonzero().flatten().tolist()) for i in (errors <= tolerance).nonzero().flatten()]
+    """All S with ‖A + 2c P_S‖ ≤ tolerance, by trying all 2^m; the oracle for small blocks."""
+    works = (subset_distances(residual) <= tolerance).nonzero().flatten().tolist()
+    return [tuple(i for i in range(residual.block.width) if k >> i & 1) for k in works]
 
 
 def _exact_values(up: np.ndarray, down: np.ndarray, skip: int, points: np.ndarray) -> np.ndarray:
