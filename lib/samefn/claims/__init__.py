@@ -28,6 +28,13 @@ MODULES = (  # in the order of the book
     "relu",
     "gelu",
     "generic",
+    "model",
+    "identifiable",
+    "submodels",
+    "adjunction",
+    "theorem",
+    "mlp",
+    "attention",
     "transformer",
 )
 

@@ -210,6 +210,8 @@ def controls(seed: int) -> Iterator[Control]:
     rng = np.random.default_rng(seed)
     point = np.array([Fraction(int(a), 7) for a in rng.integers(-20, 21, 4)])
     require(squared_deviations(H @ point).sum() == squared_deviations(point).sum(), "the variance is not invariant under H")
+    spread = (point**2).sum() - point.sum() ** 2 / 4
+    require(squared_deviations(point).sum() == spread, "the two layers do not compute the variance")
     ratios, own_weights = variance_weights()
     require(ratios == {-1} and own_weights == {0}, f"other weights compute the variance: {ratios}, {own_weights}")
     one, two = (np.array(p, dtype=object) * Fraction(1) for p in ((1, 1, -1, -1), (1, -1, 1, -1)))

@@ -172,15 +172,15 @@ def evidence(seed: int) -> Iterator[Evidence]:
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
 
     strict = 0
-    for trial in range(20):
+    for trial in range(12):
         small, large, stars = random_squares(rng, everywhere=trial % 2 == 0)
         require(function(large) == function(small), f"the squares commute, the functions differ: {small}, {large}")
         strict += all(compose(stars[i + 1], f) == compose(small[i], stars[i]) for i, f in enumerate(large))
-    require(strict >= 10, f"only {strict} of the models had squares that commute everywhere")
-    yield Evidence("exact", "finite sets: squares that commute where values occur give f = f̃", f"20 models, {strict} with squares that commute everywhere")
+    require(strict >= 6, f"only {strict} of the models had squares that commute everywhere")
+    yield Evidence("exact", "finite sets: squares that commute where values occur give f = f̃", f"12 models, {strict} with squares that commute everywhere")
 
     x = torch.randn(50, 3, generator=generator, dtype=torch.float64)
-    for activation in ("tanh", "relu", "gelu"):
+    for activation in ("tanh", "relu" if seed % 2 else "gelu"):
         small = random_deep(activation, generator)  # 3 → 5 → 4 → 2
         large = with_spares(small, generator)
         large = random_symmetry(large, generator).apply(large)
@@ -189,19 +189,20 @@ def evidence(seed: int) -> Iterator[Evidence]:
         match = align(found.network, small)
         require(match is not None and match.error < 1e-9, f"{activation}: the original network was not found: {match}")
         on = max(square_gaps(large, found.network, found.project, occurring(large, x)))
-        step = max(square_gaps(found.embed(), found.network, found.project, anywhere(large, 50, generator)))
+        in_step = found.embed()
+        step = max(square_gaps(in_step, found.network, found.project, anywhere(large, 50, generator)))
         identity = max(float((s @ a - torch.eye(len(s), dtype=torch.float64)).abs().max()) for a, s in zip(found.include, found.project))
-        change = float((found.embed()(x) - large(x)).abs().max() / large(x).abs().max())
+        change = _change(large, in_step, x)
         require(max(on, step, identity, change) < 1e-8, f"{activation}: squares {on:.1e}, {step:.1e}, α*α {identity:.1e}, f {change:.1e}")
         yield Evidence(
             "numeric", f"{activation}, 3 → 8 → 7 → 2: reduce finds the planted network, all squares commute", f"{on:.0e} where values occur, {step:.0e} anywhere for β(θ̃)"
         )
 
-    large = with_spares(random_deep("tanh", generator, (2, 2, 2, 2)), generator)
-    one, other = (reduce_in_random_order(large, rng) for _ in range(2))
-    match = align(one, other) if one.widths == other.widths == (2, 2) else None
-    require(match is not None and match.error < 1e-9, f"two orders of moves: widths {one.widths}, {other.widths}; {match}")
-    yield Evidence("numeric", "moves in two random orders end in one network, up to symmetry", f"error {match.error:.0e}")
+    small = random_deep("tanh", generator, (2, 2, 2, 1))
+    end = reduce_in_random_order(with_spares(small, generator), rng)
+    match = align(end, small) if end.widths == (2, 2) else None
+    require(match is not None and match.error < 1e-9, f"a random order of moves ended with widths {end.widths}; {match}")
+    yield Evidence("numeric", "moves in a random order find the planted network too", f"error {match.error:.0e}")
 
     shallow = with_spares(random_deep("tanh", generator, (3, 4, 2)), generator)
     require(irreducible(reduce(shallow).network) and not irreducible(shallow), "reduce left a reducible network")
