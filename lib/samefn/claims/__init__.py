@@ -173,7 +173,7 @@ def ledger(seed: int = 0) -> HTML:
     for claim in registry().values():
         report = claim.check(seed)
         link = f'<a href="{claim.chapter}.html">{escape(claim.id)}</a>'
-        uses = ", ".join(claim.uses) or "–"
+        uses = ", ".join(claim.uses).replace("-", "\u2011") or "–"  # ids do not break at their hyphen
         counts = (str(len(report.evidence)), str(len(report.controls)), f"{report.seconds:.1f}")
         rows.append((link, claim.title, claim.source, uses, ", ".join(report.strengths), *counts))
         given = escape("; ".join(claim.hypotheses))
