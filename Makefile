@@ -16,7 +16,7 @@ book: setup
 
 # Tests run side by side too; one thread each.
 test: book
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 setup: $(STAMP)
 

@@ -55,19 +55,10 @@ def read_notebook(env, docname):
     return reader and reader.read(text)
 
 
-def failing_cell(notebook):
-    """(number among the code cells, first line) of the cell at which the run stopped."""
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    for number, cell in enumerate(cells, 1):
-        raised = any(o.output_type == "error" for o in cell.outputs)
-        if cell.execution_count is None or raised and "raises-exception" not in cell.metadata.get("tags", []):
-            return number, cell.source.lstrip().split("\n")[0]
-    return len(cells), "(after the last cell)"
-
-
 def execute(env, docname, notebook):
     """Run one chapter in place; return (seconds, None) or (seconds, description of the failure)."""
     logger.info("chapter %s: running", docname)
+    begun = []  # positions of the cells that were started; a dead kernel leaves no other trace of where it died
     try:
         result = single_nb_execution(
             notebook,
@@ -75,16 +66,20 @@ def execute(env, docname, notebook):
             timeout=env.mystnb_config.execution_timeout,
             allow_errors=False,
             extra_arguments=["--log-level=ERROR"],  # a kernel's remarks about its sockets are not the reader's concern
+            on_cell_execute=lambda cell, cell_index: begun.append(cell_index),
         )
         seconds, error = result.time, result.err
     except DeadKernelError as dead:
         seconds, error = 0.0, dead
     if error is None:
         return seconds, None
-    number, line = failing_cell(notebook)
+    where = "before the first cell"
+    if begun:
+        number = sum(cell.cell_type == "code" for cell in notebook.cells[: begun[-1] + 1])
+        where = f"code cell {number} ({notebook.cells[begun[-1]].source.lstrip().splitlines()[0]})"
     detail = str(error).strip()
     summary = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else detail
-    return seconds, f"{docname}, code cell {number} ({line}): {summary}\n{detail}"
+    return seconds, f"{docname}, {where}: {summary}\n{detail}"
 
 
 def run_chapters(app, env, docnames):
