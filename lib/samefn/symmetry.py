@@ -375,6 +375,22 @@ def _refine(a: DeepMLP, b: DeepMLP, symmetry: Symmetry) -> Symmetry:
     return Symmetry(tuple(permutations), tuple(factors))
 
 
+def nearest_signed_permutation(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """The signed permutation matrix Q that minimises ‖matrix − Q‖ in the Frobenius norm.
+
+    ‖A − Q‖² = ‖A‖² + n − 2 Σ Q_ij A_ij, so Q is a linear assignment for |A| with the signs of A.
+    Raises ValueError unless the matrix is square and finite.
+    """
+    if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"matrix must be square, got shape {tuple(matrix.shape)}")
+    if not torch.isfinite(matrix).all():
+        raise ValueError("matrix must be finite, got NaN or infinity")
+    row, column = scipy.optimize.linear_sum_assignment(-matrix.abs().numpy())
+    nearest = torch.zeros_like(matrix)
+    nearest[row, column] = torch.where(matrix[row, column] < 0, -1.0, 1.0).to(matrix.dtype)
+    return nearest
+
+
 # ---------------------------------------------------------------------------------------------
 # Canonical form
 
