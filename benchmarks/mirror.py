@@ -2,7 +2,8 @@
 
 Runs two trainings side by side, writes ``lib/samefn/results/mirror.json``, which the chapter reads, and prints
 a Markdown table.  About half an hour on two cores.  ``--cifar10 FOLDER`` trains on CIFAR-10 instead, with 64 filters,
-``--seeds N`` and ``--only WORD`` run fewer, ``--output FILE`` writes elsewhere.
+``--output FILE`` writes elsewhere; ``--seeds N``, ``--only VARIANT ...`` and ``--missing`` run fewer and leave the other
+runs in the file as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import json
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
@@ -34,9 +35,10 @@ def settings(seeds: int) -> list[tuple[str, Setting]]:
         ("classifier, mirror weight 10", both, few, {"task": "classifier"}),
         ("mirror weight 1", all_four, 1, {"mirror_weight": 1.0}),
         ("mirror weight 100", all_four, 1, {"mirror_weight": 100.0}),
+        ("noise of standard deviation 2", both, few, {"noise_scale": 2.0}),
+        ("classifier, no weight decay", both, few, {"task": "classifier", "mirror_weight": 1.0, "weight_decay": 0.0}),
         ("no weight decay", both, few, {"weight_decay": 0.0}),
         ("mirror loss from the first step", both, few, {"mirror_from": 0.0}),
-        ("128 noise samples a step", both, few, {"noise": 128}),
     ]
     return [
         (variant, Setting(activation=activation, seed=seed, **options))
@@ -54,7 +56,7 @@ def one(job: tuple[str, Setting, Images | None]) -> dict[str, object]:
     start = time.perf_counter()
     network, record = run(images, setting, measure_at=MEASURE_AT, progress=False)
     seconds = round(time.perf_counter() - start, 1)
-    result = outcome(network, record, images.shape)
+    result = outcome(network, record, images.shape, setting.noise_scale)
     if images.labels is not None:
         right = network(images.vectors()).argmax(1) == images.labels
         result["accuracy"] = float(right.double().mean())
@@ -86,24 +88,42 @@ def rounded(value: object) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", default="", help="only variants with this in their name")
+    parser.add_argument("--only", nargs="+", help="only these variants")
+    parser.add_argument("--missing", action="store_true", help="only what the file does not hold yet")
     parser.add_argument("--cifar10", type=Path, help="folder cifar-10-batches-py")
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    images = None
-    jobs = [(v, s, images) for v, s in settings(arguments.seeds) if arguments.only in v]
-    if arguments.cifar10:
-        images = cifar10(arguments.cifar10)
-        jobs = [(v, Setting(**asdict(s) | {"width": 64}), images) for v, s, _ in jobs]
-    runs = []
-    with ProcessPoolExecutor(2) as pool:
-        for result in pool.map(one, jobs):
-            runs.append(result)
-            print(f"{len(runs)} of {len(jobs)}: {result['variant']}, {result['setting']['activation']}", flush=True)
-    show(runs)
+    images = cifar10(arguments.cifar10) if arguments.cifar10 else None
+    plan = settings(arguments.seeds)
+    if images:
+        plan = [(variant, replace(setting, width=64)) for variant, setting in plan]
+    jobs = [(v, s, images) for v, s in plan if arguments.only is None or v in arguments.only]
     arguments.output.parent.mkdir(exist_ok=True)
-    lines = ",\n".join(json.dumps(rounded(r)) for r in runs)
-    arguments.output.write_text(f'{{"torch": "{torch.__version__}", "runs": [\n{lines}\n]}}\n')
+    done = {}
+    if arguments.output.exists():
+        done = {key(r): r for r in json.loads(arguments.output.read_text())["runs"]}
+    order = [key({"variant": v, "setting": asdict(s)}) for v, s in plan]
+    if arguments.missing:
+        jobs = [(v, s, i) for v, s, i in jobs if key({"variant": v, "setting": asdict(s)}) not in done]
+    with ProcessPoolExecutor(2) as pool:
+        for count, result in enumerate(pool.map(one, jobs), 1):
+            done[key(result)] = rounded(result)
+            write(arguments.output, [done[k] for k in order if k in done])
+            print(f"{count} of {len(jobs)}: {result['variant']}, {result['setting']['activation']}", flush=True)
+    show([done[k] for k in order if k in done])
+
+
+def write(path: Path, runs: list[dict]) -> None:
+    """One line for each run; the old file stays until the new one is complete."""
+    lines = ",\n".join(json.dumps(r) for r in runs)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(f'{{"torch": "{torch.__version__}", "runs": [\n{lines}\n]}}\n')
+    unfinished.replace(path)
+
+
+def key(result: dict) -> tuple[str, str]:
+    """What tells two runs apart."""
+    return result["variant"], json.dumps(result["setting"])
 
 
 if __name__ == "__main__":

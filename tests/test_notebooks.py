@@ -15,7 +15,8 @@ from filelock import FileLock
 from packaging.requirements import Requirement
 
 RUNNABLE = list(runnable())
-COLAB = ["numpy", "scipy", "sympy", "matplotlib", "networkx", "ipywidgets", "ipykernel", "nbclient"]
+COLAB = ["numpy", "scipy", "scikit-image", "scikit-learn", "sympy", "matplotlib", "networkx", "tqdm"]
+COLAB += ["ipywidgets", "ipykernel", "nbclient"]
 
 
 def closure(name):
@@ -71,7 +72,8 @@ def colab_environment():
 def install_library(python, wheels):
     """The wheel of lib/ as it is now, unless that very state is installed already."""
     digest = hashlib.sha256()
-    for path in [ROOT / "pyproject.toml", *sorted((ROOT / "lib" / "samefn").rglob("*.py"))]:
+    package = ROOT / "lib" / "samefn"
+    for path in [ROOT / "pyproject.toml", *sorted(package.rglob("*.py")), *sorted(package.glob("results/*.json"))]:
         digest.update(path.read_bytes())
     installed = python.parent.parent / "library"
     if installed.exists() and installed.read_text() == digest.hexdigest():

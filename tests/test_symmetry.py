@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samefn import activations
 from samefn.networks import MLP, DeepMLP
-from samefn.symmetry import Symmetry, align, canonical, random_symmetry, reduce
+from samefn.symmetry import Symmetry, align, canonical, nearest_signed_permutation, random_symmetry, reduce
 
 torch.set_default_dtype(torch.float64)
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=25)
@@ -319,6 +319,58 @@ def test_reduce_does_not_take_small_scales_for_zeros():
 def test_reduce_refuses_other_modules():
     with pytest.raises(TypeError, match="network must be a DeepMLP, got MLP"):
         reduce(MLP(torch.ones(2, 3), torch.ones(3, 2)))
+
+
+# ---------------------------------------------------------------------------------------------
+# The nearest signed permutation
+
+
+@st.composite
+def square_matrices(draw):
+    """Up to 4 × 4, with ties and zeros, or with entries of very different size."""
+    n = draw(st.integers(1, 4))
+    entry = draw(st.sampled_from([st.integers(-2, 2).map(float), st.floats(-3, 3), st.floats(-1e6, 1e6)]))
+    return torch.tensor(draw(st.lists(entry, min_size=n * n, max_size=n * n))).reshape(n, n)
+
+
+@given(square_matrices())
+@settings(max_examples=200)
+def test_nearest_signed_permutation_against_all_of_them(matrix):
+    nearest = nearest_signed_permutation(matrix)
+    all_of_them = signed_permutations(len(matrix))
+    assert (all_of_them == nearest).all(dim=(1, 2)).sum() == 1  # it is one
+    # its trace with the matrix decides: the squared distances themselves lose digits where entries are large
+    best = (all_of_them * matrix).sum((1, 2)).max()
+    assert float((nearest * matrix).sum()) == pytest.approx(float(best), rel=1e-12, abs=1e-12)
+
+
+@given(st.integers(1, 12), st.integers(0, 1000), st.sampled_from([torch.float64, torch.float32]))
+def test_nearest_signed_permutation_finds_the_one_that_was_disturbed(n, seed, dtype):
+    """Noise below 1/2 in every entry cannot make another one nearer."""
+    g = generator(seed)
+    planted = torch.eye(n)[torch.randperm(n, generator=g)] * (torch.randint(0, 2, (n, 1), generator=g) * 2.0 - 1)
+    noise = 0.98 * (torch.rand(n, n, generator=g) - 0.5)
+    matrix = (planted + noise).to(dtype)
+    copy = matrix.clone()
+    nearest = nearest_signed_permutation(matrix)
+    assert torch.equal(nearest, planted.to(dtype)) and nearest.dtype == dtype
+    assert torch.equal(matrix, copy)
+    assert torch.equal(nearest_signed_permutation(nearest), nearest)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (torch.zeros(2, 3), r"matrix must be square, got shape \(2, 3\)"),
+        (torch.zeros(4), r"matrix must be square, got shape \(4,\)"),
+        (torch.zeros(2, 2, 2), r"matrix must be square, got shape \(2, 2, 2\)"),
+        (torch.tensor([[1.0, torch.nan], [0, 1]]), "matrix must be finite, got NaN or infinity"),
+        (torch.tensor([[1.0, 0], [-torch.inf, 1]]), "matrix must be finite, got NaN or infinity"),
+    ],
+)
+def test_nearest_signed_permutation_refuses(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        nearest_signed_permutation(matrix)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The first two travel with scikit-image and scikit-learn and need no download.
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images of one size: ``pixels`` (n, channels, height, width), float64 between 0 and 1; ``labels`` (n,) or None.
+    """Images of one size: ``pixels`` (n, channels, height, width), float64 in [0, 1]; ``labels`` (n,), int64 from 0, or None.
 
     Raises TypeError or ValueError, naming the argument, for anything else.
     """
@@ -29,14 +30,17 @@ class Images:
     labels: Int[Tensor, "n"] | None = None
 
     def __post_init__(self) -> None:
-        if self.pixels.dtype != torch.float64:
-            raise TypeError(f"pixels must have dtype torch.float64, got {self.pixels.dtype}")
+        _require("pixels", self.pixels, torch.float64)
         if self.pixels.dim() != 4 or self.pixels.numel() == 0:
             raise ValueError(f"pixels must have shape (n, channels, height, width), none 0, got {tuple(self.pixels.shape)}")
         if not (self.pixels.min() >= 0 and self.pixels.max() <= 1):
             raise ValueError(f"pixels must lie in [0, 1], got values from {self.pixels.min():g} to {self.pixels.max():g}")
-        if self.labels is not None and self.labels.shape != self.pixels.shape[:1]:
-            raise ValueError(f"labels must have shape ({len(self)},), got {tuple(self.labels.shape)}")
+        if self.labels is not None:
+            _require("labels", self.labels, torch.int64)
+            if self.labels.shape != self.pixels.shape[:1]:
+                raise ValueError(f"labels must have shape ({len(self)},), got {tuple(self.labels.shape)}")
+            if self.labels.min() < 0:
+                raise ValueError(f"labels must be at least 0, got {self.labels.min()}")
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -52,9 +56,16 @@ class Images:
         Raises ValueError if all pixels are equal.
         """
         flat = self.pixels.flatten(1)
-        if not flat.std() > 0:
+        if flat.min() == flat.max():  # rounding can leave equal numbers a deviation above 0
             raise ValueError(f"pixels of {self.name} are all equal and cannot be scaled to variance 1")
         return (flat - flat.mean()) / flat.std()
+
+
+def _require(name: str, value: object, dtype: torch.dtype) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype != dtype:
+        raise TypeError(f"{name} must have dtype {dtype}, got {value.dtype}")
 
 
 # The photographs, where they come from, and their licences.
@@ -64,7 +75,7 @@ PHOTOGRAPHS = {
     "camera": ("scikit-image", "Lav Varshney", "CC0"),
     "cat": ("scikit-image", "Stefan van der Walt", "CC0"),
     "coffee": ("scikit-image", "Rachel Michetti", "CC0"),
-    "grass": ("scikit-image", "CC0Textures", "CC0"),
+    "grass": ("scikit-image", "linolafett", "CC0"),
     "gravel": ("scikit-image", "CC0Textures", "CC0"),
     "rocket": ("scikit-image", "SpaceX", "public domain"),
     "china.jpg": ("scikit-learn", "danielbuechele", "CC BY 2.0"),
@@ -116,15 +127,15 @@ def natural_patches(
     else:
         luminance = torch.tensor([0.2126, 0.7152, 0.0722], dtype=torch.float64)
         whole = {
-            name: image if len(image) == 1 else torch.einsum("c,chw->hw", luminance, image)[None]
-            for name, image in whole.items()
+            name: image if len(image) == 1 else torch.einsum("c,chw->hw", luminance, image)[None] for name, image in whole.items()
         }
     if not whole:
         raise ValueError(f"photographs must name at least one{' in colour' if colour else ''}, got {photographs}")
+    for name, s in itertools.product(whole, scales):
+        left = tuple(side // s for side in whole[name].shape[1:])
+        if min(left) < size:
+            raise ValueError(f"size must fit {name} reduced by {s}, {left}, got {size}")
     reduced = [torch.nn.functional.avg_pool2d(image, s) for image in whole.values() for s in scales]
-    for image, (name, s) in zip(reduced, ((n, s) for n in whole for s in scales)):
-        if min(image.shape[1:]) < size:
-            raise ValueError(f"size must fit {name} reduced by {s}, {tuple(image.shape[1:])}, got {size}")
     which = torch.randint(len(reduced), (count,), generator=generator)
     place = torch.rand(count, 2, generator=generator, dtype=torch.float64)
     pixels = torch.empty(count, 3 if colour else 1, size, size, dtype=torch.float64)
@@ -187,7 +198,7 @@ def cifar10(folder: str | Path, split: str = "train") -> Images:
 def _cifar10_batch(path: Path) -> tuple[Tensor, Tensor]:
     try:
         batch = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, AttributeError) as error:
+    except Exception as error:  # a damaged pickle can raise almost any; the cause is kept
         raise ValueError(f"{path} is not a batch of CIFAR-10 in its python format: {error}") from error
     if not isinstance(batch, dict):
         raise ValueError(f"{path} must hold a dictionary, got {type(batch).__name__}")
@@ -196,10 +207,15 @@ def _cifar10_batch(path: Path) -> tuple[Tensor, Tensor]:
     for key in ("data", "labels"):
         if key not in fields:
             raise ValueError(f"{path} must hold {key!r}, got the keys {sorted(map(str, fields))}")
-    data, labels = np.asarray(fields["data"]), np.asarray(fields["labels"])
-    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
-        raise ValueError(f"data of {path} must be uint8 of shape (n, 3072), got {data.dtype} {data.shape}")
-    if labels.shape != data.shape[:1] or labels.dtype.kind != "i" or not ((0 <= labels) & (labels < 10)).all():
-        raise ValueError(f"labels of {path} must be {len(data)} integers from 0 to 9, got shape {labels.shape}")
+    data, labels = fields["data"], np.asarray(fields["labels"], dtype=object)
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
+        got = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise ValueError(f"data of {path} must be uint8 of shape (n, 3072), got {got}")
+    odd = [label for label in labels.flat if not (isinstance(label, int) and 0 <= label < 10)]
+    if labels.shape != data.shape[:1] or odd:
+        raise ValueError(
+            f"labels of {path} must be {len(data)} integers from 0 to 9, got shape {labels.shape}"
+            + (f" with {odd[0]!r}" if odd else "")
+        )
     pixels = torch.from_numpy(data.reshape(-1, 3, 32, 32)).to(torch.float64) / 255
     return pixels, torch.from_numpy(labels.astype(np.int64))

@@ -7,8 +7,10 @@ activation varies.  Images are rows of length channels · height · width.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 
 import torch
@@ -50,7 +52,7 @@ class Setting:
     """One run.  ``task`` is "autoencoder" or "classifier", ``activation`` that of the first layer (the others are GELU).
 
     The mirror loss is ``mirror_weight`` times the mean squared violation over ``batch`` images and ``noise``
-    samples of unit white noise, from the fraction ``mirror_from`` of the ``steps`` on.
+    samples of white noise of standard deviation ``noise_scale``, from the fraction ``mirror_from`` of the ``steps`` on.
     """
 
     task: str = "autoencoder"
@@ -60,6 +62,7 @@ class Setting:
     steps: int = 6000
     batch: int = 64
     noise: int = 256
+    noise_scale: float = 1.0
     mirror_weight: float = 10.0
     mirror_from: float = 0.3
     learning_rate: float = 3e-3
@@ -110,7 +113,7 @@ def mirror_loss(images: Images, setting: Setting) -> Callable[[DeepMLP, int, tor
         if ask:
             # drawn in float32, which is several times faster; the arithmetic stays in float64
             noise = torch.randn(setting.noise, x.shape[1], generator=generator, dtype=torch.float32)
-            batch = torch.cat([batch, noise.to(x.dtype)])
+            batch = torch.cat([batch, setting.noise_scale * noise.to(x.dtype)])
             y, moved = network(torch.cat([batch, mirrored(batch, shape)])).split(len(batch))
         else:
             y = network(batch)
@@ -148,26 +151,35 @@ def hidden_values(network: DeepMLP, x: Float[Tensor, "n d"]) -> list[Float[Tenso
     return values
 
 
+def least_squares_action(values: Float[Tensor, "samples n"], moved: Float[Tensor, "samples n"]) -> Float[Tensor, "n n"]:
+    """The matrix A with A · values ≈ moved, row by row, that minimises the sum of squares.
+
+    Where the values do not span R^n it is one of many, from a pivoted QR decomposition; units that are always zero do no harm.
+    """
+    return torch.linalg.lstsq(values, moved, driver="gelsy").solution.T
+
+
 def layerwise(
     network: DeepMLP,
     shape: tuple[int, int, int],
     axis: str = "left-right",
     *,
     samples: int = 100_000,
+    scale: float = 1.0,
     seed: int = 0,
 ) -> Layerwise:
-    """Measure a network on unit white noise: fit the A_i on 20,000 draws, take the errors on ``samples`` others.
+    """Measure a network on white noise of standard deviation ``scale``: fit the A_i on 20,000 draws, take the errors on ``samples`` others.
 
     Outputs of the length of the inputs are images and are mirrored, others are invariant.  Source: [B], experiments; there
     the errors are medians over 100,000 noise samples.  Raises ValueError where ``shape`` does not fit.
     """
     generator = torch.Generator().manual_seed(seed)
     fit, test = (
-        torch.randn(n, network.dim_in, generator=generator, dtype=torch.float32).to(torch.float64)
+        scale * torch.randn(n, network.dim_in, generator=generator, dtype=torch.float32).to(torch.float64)
         for n in (FIT_SAMPLES, samples)
     )
     before, after = hidden_values(network, fit), hidden_values(network, mirrored(fit, shape, axis))
-    actions = [torch.linalg.lstsq(h, g).solution.T for h, g in zip(before[:-1], after[:-1])]
+    actions = [least_squares_action(h, g) for h, g in zip(before[:-1], after[:-1])]
     before, after = hidden_values(network, test), hidden_values(network, mirrored(test, shape, axis))
     expected = [h @ a.T for h, a in zip(before, actions)]
     images = network.dim_out == network.dim_in
@@ -178,11 +190,13 @@ def layerwise(
     return Layerwise(tuple(actions), tuple(errors), end_to_end)
 
 
-def errors(network: DeepMLP, shape: tuple[int, int, int], samples: int = 100_000) -> dict[str, float]:
+def errors(
+    network: DeepMLP, shape: tuple[int, int, int], samples: int = 100_000, scale: float = 1.0
+) -> dict[str, float]:
     """:func:`layerwise` of both axes in one row: ``f1 left-right``, …, ``end up-down``."""
     found = {}
     for axis in AXES:
-        result = layerwise(network, shape, axis, samples=samples)
+        result = layerwise(network, shape, axis, samples=samples, scale=scale)
         found |= {f"f{i + 1} {axis}": error for i, error in enumerate(result.errors)}
         found[f"end {axis}"] = result.end_to_end
     return found
@@ -238,11 +252,21 @@ def run(
     setting: Setting,
     *,
     measure_at: tuple[int, ...] = (),
+    watch: Callable[[DeepMLP], None] | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> tuple[DeepMLP, Record]:
-    """Train one network and return it with its record, whose rows hold :func:`errors`, on fewer samples."""
+    """Train one network and return it with its record, whose rows hold :func:`errors`, on fewer samples.
+
+    Measured after the steps in ``measure_at`` and after the last; ``watch`` is shown the network each time.
+    """
     network = untrained(images, setting)
+
+    def measure(network: DeepMLP) -> dict[str, float]:
+        if watch is not None:
+            watch(network)
+        return errors(network, images.shape, samples=4000, scale=setting.noise_scale)
+
     record = train(
         network,
         mirror_loss(images, setting),
@@ -250,7 +274,7 @@ def run(
         seed=setting.seed,
         learning_rate=setting.learning_rate,
         weight_decay=setting.weight_decay,
-        measure=lambda network: errors(network, images.shape, samples=4000),
+        measure=measure,
         measure_at=measure_at,
         checkpoint=checkpoint,
         description=f"{setting.task}, {setting.activation}, seed {setting.seed}",
@@ -259,17 +283,35 @@ def run(
     return network, record
 
 
-def outcome(network: DeepMLP, record: Record, shape: tuple[int, int, int]) -> dict[str, object]:
+def outcome(network: DeepMLP, record: Record, shape: tuple[int, int, int], scale: float = 1.0) -> dict[str, object]:
     """All that the book says of a trained network, as numbers and lists for a JSON file.
 
-    ``errors`` on 100,000 samples, ``distance`` = ‖A_1 − Q‖ / √width for the nearest signed permutation Q, the ``units`` of
+    ``errors`` on 100,000 samples of noise of standard deviation ``scale``, ``distance`` = ‖A_1 − Q‖ / √width for the nearest signed permutation Q, the ``units`` of
     the first layer, and the ``rows`` of its record.
     """
-    action = layerwise(network, shape, samples=1).actions[0]
+    action = layerwise(network, shape, samples=1, scale=scale).actions[0]
     distance = (action - nearest_signed_permutation(action)).norm() / len(action) ** 0.5
     return {
-        "errors": errors(network, shape),
+        "errors": errors(network, shape, scale=scale),
         "distance": float(distance),
         "units": asdict(units(network, shape)),
         "rows": record.rows,
     }
+
+
+def recorded(variant: str, activation: str | None = None) -> list[dict[str, object]]:
+    """The runs of ``benchmarks/mirror.py`` that travel with the library: their setting and their :func:`outcome`.
+
+    Raises ValueError naming the variants there are, or the activations that a variant was run with.
+    """
+    text = (resources.files("samefn") / "results" / "mirror.json").read_text("utf8")
+    runs = json.loads(text)["runs"]
+    variants = list(dict.fromkeys(run["variant"] for run in runs))
+    if variant not in variants:
+        raise ValueError(f"variant must be one of {', '.join(variants)}, got {variant!r}")
+    runs = [run for run in runs if run["variant"] == variant]
+    found = [run for run in runs if activation in (None, run["setting"]["activation"])]
+    if not found:
+        known = dict.fromkeys(run["setting"]["activation"] for run in runs)
+        raise ValueError(f"activation must be one of {', '.join(known)} for {variant!r}, got {activation!r}")
+    return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -43,6 +45,7 @@ def train(
     measure_at: Collection[int] = (),
     checkpoint: str | Path | None = None,
     save_every: int = 1000,
+    about: Mapping[str, object] | None = None,
     description: str = "training",
     progress: bool = True,
 ) -> Record:
@@ -56,29 +59,36 @@ def train(
 
     With ``checkpoint``, the whole state is saved to that file every ``save_every`` steps and at the end; if the
     file exists, training goes on from there and ends with the weights and the record it would have had uninterrupted.
-    ``progress`` shows a bar.
+    ``about`` says what the loss depends on, in plain numbers and strings: it is saved too, so that a checkpoint of
+    another loss is refused.  ``progress`` shows a bar.
 
-    Raises ValueError for steps below 1, a network without trainable parameters, or a checkpoint of another run;
-    FloatingPointError if the loss is not finite, naming the step.
+    Raises ValueError for steps below 1, a network without trainable parameters, times outside of the run, or a
+    checkpoint of another run; FileNotFoundError if the checkpoint's folder does not exist; TypeError if the loss is no
+    tensor, ValueError if it is no scalar, and FloatingPointError if it is not finite, naming the step.
     """
     if steps < 1 or save_every < 1:
         raise ValueError(f"steps and save_every must be at least 1, got {steps} and {save_every}")
     trainable = [p for p in network.parameters() if p.requires_grad]
     if not trainable:
         raise ValueError("network must have parameters that require a gradient, got none")
-    outside = [at for at in measure_at if not 0 <= at <= steps]
+    outside = [at for at in measure_at if not (isinstance(at, Integral) and 0 <= at <= steps)]
     if outside:
-        raise ValueError(f"measure_at must lie between 0 and {steps} steps, got {outside}")
+        raise ValueError(f"measure_at must hold whole numbers between 0 and {steps} steps, got {outside}")
+    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+        raise FileNotFoundError(f"checkpoint must be a file in an existing folder, got {checkpoint}")
+    learning_rate, weight_decay = float(learning_rate), float(weight_decay)  # a checkpoint holds plain numbers, not NumPy's
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(trainable, lr=learning_rate, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps)
     run = _Run(network, optimizer, schedule, generator)
     setting = {
+        **(about or {}),
         "steps": steps,
         "seed": seed,
         "learning_rate": learning_rate,
         "weight_decay": weight_decay,
-        "measure_at": sorted(measure_at),
+        "measure_at": sorted({int(at) for at in measure_at}),
+        "trainable": [name for name, p in network.named_parameters() if p.requires_grad],
     }
     if checkpoint is not None and Path(checkpoint).exists():
         run.load(Path(checkpoint), setting)
@@ -88,7 +98,8 @@ def train(
         if run.step in times and (not run.rows or run.rows[-1]["step"] < run.step):
             mean = run.total / run.counted if run.counted else float("nan")
             with torch.no_grad():
-                run.rows.append({"step": run.step, "loss": mean, **(measure(network) if measure else {})})
+                measured = {name: float(number) for name, number in (measure(network) if measure else {}).items()}
+            run.rows.append({"step": run.step, "loss": mean, **measured})
             run.total, run.counted = 0.0, 0
 
     note()
@@ -96,10 +107,14 @@ def train(
         while run.step < steps:
             optimizer.zero_grad()
             value = loss(network, run.step, generator)
-            value.backward()
+            if not isinstance(value, Tensor):
+                raise TypeError(f"loss must return a torch.Tensor, got {type(value).__name__}")
+            if value.dim() != 0 or not value.requires_grad:
+                raise ValueError(f"loss must return a scalar that depends on the network, got {value.detach()}")
             number = value.item()
-            if not torch.isfinite(value.detach()):
+            if not math.isfinite(number):
                 raise FloatingPointError(f"the loss is {number} at step {run.step}; lower learning_rate, {learning_rate}")
+            value.backward()
             optimizer.step()
             schedule.step()
             run.step, run.total, run.counted = run.step + 1, run.total + number, run.counted + 1
@@ -139,18 +154,22 @@ class _Run:
     def load(self, path: Path, setting: dict) -> None:
         try:
             state = torch.load(path, weights_only=True)
-            theirs = state["setting"]
+            theirs, saved = dict(state["setting"]), _shapes(state["network"])
+            step, total, counted, rows = state["progress"]
         except Exception as error:  # torch.load raises many kinds; the cause is kept
-            raise ValueError(f"checkpoint {path} is not one of train()'s: {error}") from error
-        for name, value in setting.items():
-            if theirs.get(name) != value:
-                raise ValueError(f"checkpoint {path} belongs to a run with {name} = {theirs.get(name)}, got {value}")
-        shapes = {name: tuple(p.shape) for name, p in self.network.state_dict().items()}
-        saved = {name: tuple(p.shape) for name, p in state["network"].items()}
-        if shapes != saved:
-            raise ValueError(f"checkpoint {path} belongs to a network with shapes {saved}, got {shapes}")
+            raise ValueError(f"checkpoint {path} is not one of train()'s ({type(error).__name__})") from error
+        if (ours := _shapes(self.network.state_dict())) != saved:
+            name = next(n for n in {**saved, **ours} if saved.get(n) != ours.get(n))
+            raise ValueError(f"checkpoint {path} belongs to a network with {name} of {saved.get(name)}, got {ours.get(name)}")
+        for name in {**theirs, **setting}:
+            if theirs.get(name) != setting.get(name):
+                raise ValueError(f"checkpoint {path} belongs to a run with {name} = {theirs.get(name)}, got {setting.get(name)}")
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.generator.set_state(state["generator"])
-        self.step, self.total, self.counted, self.rows = state["progress"]
+        self.step, self.total, self.counted, self.rows = step, total, counted, rows
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, str]:
+    return {name: f"shape {tuple(p.shape)}, {p.dtype}" for name, p in state.items()}

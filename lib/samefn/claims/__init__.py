@@ -35,6 +35,7 @@ MODULES = (  # in the order of the book
     "theorem",
     "mlp",
     "attention",
+    "mirror",
     "transformer",
 )
 
