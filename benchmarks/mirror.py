@@ -28,7 +28,7 @@ def settings(seeds: int) -> list[tuple[str, Setting]]:
     """Every run, under the name of the variant it belongs to."""
     both = ("tanh", "gelu")
     all_four = (*both, "silu", "relu")
-    few = min(seeds, 3)
+    few, two = min(seeds, 3), min(seeds, 2)
     plan = [
         ("autoencoder", all_four, seeds, {}),
         ("classifier", both, seeds, {"task": "classifier", "mirror_weight": 1.0}),
@@ -37,8 +37,8 @@ def settings(seeds: int) -> list[tuple[str, Setting]]:
         ("mirror weight 100", all_four, 1, {"mirror_weight": 100.0}),
         ("noise of standard deviation 2", both, few, {"noise_scale": 2.0}),
         ("classifier, no weight decay", both, few, {"task": "classifier", "mirror_weight": 1.0, "weight_decay": 0.0}),
-        ("no weight decay", both, few, {"weight_decay": 0.0}),
-        ("mirror loss from the first step", both, few, {"mirror_from": 0.0}),
+        ("no weight decay", both, two, {"weight_decay": 0.0}),
+        ("mirror loss from the first step", both, two, {"mirror_from": 0.0}),
     ]
     return [
         (variant, Setting(activation=activation, seed=seed, **options))

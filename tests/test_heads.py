@@ -11,7 +11,7 @@ from samefn.attention import MultiHeadAttention, PatchAttention, from_patches, m
 from samefn.attention import to_patches, untrained_patch_attention
 from samefn.claims import heads as claim
 from samefn.heads import Setting, end_to_end, feature_action, match, measures, mirror_loss, mirror_on_tokens
-from samefn.heads import mirrored_tokens, outcome, photographs, positions_error, recorded, run, untrained
+from samefn.heads import mirrored_tokens, outcome, photographs, positions_error, recorded, run, untrained, visible_positions_error
 from samefn.mirror import mirrored
 
 torch.set_default_dtype(torch.float64)
@@ -25,6 +25,7 @@ def small(seed=0):
     return untrained_patch_attention(4, 6, 3, 2, 5, 2, generator=seeded(seed))
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_patches_and_back(rows, columns, size, batch):
     images = torch.randn(*[2] * batch, rows * size, columns * size, generator=seeded())
@@ -57,14 +58,14 @@ def test_forward_is_the_formula():
     torch.testing.assert_close(layer.maps(x).sum(-1), torch.ones(2, 6), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=20)
+@settings(derandomize=True, max_examples=20, deadline=None)
 @given(st.integers(0, 2**30))
 def test_the_function_is_that_of_the_visible_part(seed):
     layer, x = small(seed), torch.randn(3, 6, 4, generator=seeded(seed))
     torch.testing.assert_close(claim.from_visible(layer, x), layer(x).detach(), rtol=0, atol=1e-10)
 
 
-@settings(max_examples=20)
+@settings(derandomize=True, max_examples=20, deadline=None)
 @given(st.integers(0, 2**30))
 def test_what_is_visible_does_not_depend_on_coordinates_or_a_common_shift_of_keys(seed):
     layer = small(seed)
@@ -100,7 +101,7 @@ def test_wrong_layers():
         untrained_patch_attention(4, 6, 3, 2, 5, 0, generator=seeded())
 
 
-@settings(max_examples=20)
+@settings(derandomize=True, max_examples=20, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**30))
 def test_heads_are_matched_as_by_all_orders(heads, seed):
     draw = seeded(seed)
@@ -170,13 +171,13 @@ def swapping(seed=0, d=6):
 @pytest.mark.parametrize("seed", range(3))
 def test_an_equivariant_layer_has_no_errors_and_known_fates(seed):
     layer, order = swapping(seed)
-    # the claim's planted mirror is the group's, which on these grids is the up-down or the left-right one
-    axis, other = ("left-right", "up-down") if measures(layer)["end"] < 1e-10 else ("up-down", "left-right")
+    axis, other = "left-right", "up-down"
     heads = match(layer, axis)
     wanted = torch.tensor([0, 1, 3, 2])
     assert torch.equal(order[heads.partner], wanted[order])
     assert heads.fate == ["swapped" if h > 1 else "in place" for h in order.tolist()]
     assert max(heads.scores.max(), heads.values.max()) < 1e-10
+    assert visible_positions_error(layer, axis) < 1e-10 < 0.1 < visible_positions_error(layer, other)
     for of in ("both", "pixels"):
         assert positions_error(layer, axis, of=of) < 1e-10 < 0.1 < positions_error(layer, other, of=of)
         action = feature_action(layer, axis, of=of)
@@ -186,12 +187,29 @@ def test_an_equivariant_layer_has_no_errors_and_known_fates(seed):
         feature_action(layer, of="p")
 
 
+def test_the_visible_part_of_positions_by_its_formula():
+    layer = untrained(Setting(columns=3))
+    embed, p, (m, r) = layer.embed.detach(), layer.positions.detach().T, [w.detach() for w in layer.products()]
+    centred = p - p.mean(1, keepdim=True)
+    tau, sigma = mirror_on_tokens(9, 16)
+    partner = match(layer).partner
+    off = []
+    for kind in (embed.T @ m.mT @ p, embed.T @ m @ centred, r @ centred):
+        off.append((kind[:, sigma][:, :, tau] - kind[partner]).square().sum() / kind.square().sum())
+    assert visible_positions_error(layer) == pytest.approx(float(sum(off) / 3) ** 0.5, rel=1e-9)
+
+
 def test_negated_and_lost_heads_are_told():
-    assert match(claim.faint(0.1, seeded()), "up-down").fate in (["negated"] * 2, ["lost"] * 2)
-    both = {axis: match(claim.faint(0.1, seeded()), axis) for axis in ("left-right", "up-down")}
-    fate = min(both.values(), key=lambda heads: float(heads.negated.min()))
-    assert fate.fate == ["negated"] * 2 and float(fate.negated.max()) < 1e-10
+    heads = match(claim.faint(0.1, seeded()))
+    assert heads.fate == ["negated"] * 2 and float(heads.negated.max()) < 1e-10
     assert match(untrained(Setting(columns=3))).fate == ["lost"] * 6
+
+
+def test_heads_with_one_map_may_share_their_values():
+    layer = claim.twins(seeded())
+    assert end_to_end(layer, torch.randn(20, 9, 4, generator=seeded())) < 1e-10
+    heads = match(layer)
+    assert heads.fate == ["map only"] * 2 and float(heads.scores.max()) < 1e-10
 
 
 def test_the_loss_is_the_task_and_then_also_the_mirror():
@@ -220,7 +238,7 @@ def test_a_short_run_is_repeatable_and_measured():
     assert record["step"] == [0, 6, 12] and set(measures(layer)) < set(record.rows[0])
     assert all(torch.equal(a, b) for a, b in zip(layer.parameters(), again.parameters()))
     found = outcome(layer, record, x)
-    assert len(found["fate"]) == len(found["in place"]) == 2 and found["rows"] == record.rows
+    assert len(found["fate"]) == len(found["misfit"]) == 2 and found["rows"] == record.rows
     for wrong in ({"heads": 0}, {"columns": 5}, {"mirror_from": 2.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Setting(**wrong)
@@ -228,9 +246,9 @@ def test_a_short_run_is_repeatable_and_measured():
 
 def test_recorded_runs():
     runs = recorded("3 × 3 tokens")
-    assert len(runs) == 5 and [r["setting"]["seed"] for r in runs] == list(range(5))
+    assert len(runs) >= 3 and [r["setting"]["seed"] for r in runs] == list(range(len(runs)))
     assert all(r["setting"]["columns"] == 3 and len(r["fate"]) == 6 for r in runs)
-    with pytest.raises(ValueError, match="variant must be one of 4 × 4 tokens, "):
+    with pytest.raises(ValueError, match="variant must be one of 3 × 3 tokens, "):
         recorded("none")
 
 

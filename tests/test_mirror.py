@@ -28,6 +28,7 @@ from samefn.mirror import (
     mirror_loss,
     mirrored,
     outcome,
+    recorded,
     run,
     units,
     untrained,
@@ -202,10 +203,12 @@ def test_no_images_for_a_task_that_is_none():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("task", ["autoencoder", "classifier"])
-@pytest.mark.parametrize(("step", "weight"), [(0, 10.0), (2, 10.0), (3, 10.0), (3, 0.5), (9, 2.0), (3, 0.0)])
-def test_the_loss_is_the_task_and_from_its_start_the_mean_violation(shape, task, step, weight):
+@pytest.mark.parametrize(
+    ("step", "weight", "scale"), [(0, 10.0, 1.0), (2, 10.0, 2.0), (3, 10.0, 1.0), (3, 0.5, 2.0), (9, 2.0, 0.5), (3, 0.0, 1.0)]
+)
+def test_the_loss_is_the_task_and_from_its_start_the_mean_violation(shape, task, step, weight, scale):
     images = pictures(30, shape, classes=4)
-    setting = Setting(task, width=5, steps=10, batch=6, noise=7, mirror_weight=weight, mirror_from=0.3)
+    setting = Setting(task, width=5, steps=10, batch=6, noise=7, noise_scale=scale, mirror_weight=weight, mirror_from=0.3)
     network = untrained(images, setting)
     found = mirror_loss(images, setting)(network, step, generator(8))
 
@@ -221,7 +224,8 @@ def test_the_loss_is_the_task_and_from_its_start_the_mean_violation(shape, task,
             chances = np.exp(y) / np.exp(y).sum(1, keepdims=True)
             expected = -np.log([p[k] for p, k in zip(chances, images.labels[chosen])]).mean()
         if step >= 3:
-            z = torch.cat([batch, torch.randn(7, batch.shape[1], generator=g, dtype=torch.float32).double()])
+            noise = torch.randn(7, batch.shape[1], generator=g, dtype=torch.float32).double()
+            z = torch.cat([batch, scale * noise])
             after, before = network(flipped(z, shape)), network(z)
             before = flipped(before, shape) if task == "autoencoder" else before
             expected += weight * ((after - before).numpy() ** 2).mean()
@@ -277,10 +281,11 @@ def test_equivariant_layers_have_no_error_and_their_actions_are_found(shape, tas
     assert match(network, shape, other).error > 0.1 and match(network, shape, axis).error < 1e-12
 
 
-def relative_medians(network, shape, axis, samples, seed):
+def relative_medians(network, shape, axis, samples, scale, seed):
     """Errors and actions of ``layerwise`` by NumPy, layer by layer, from the same draws."""
     g = generator(seed)
-    fit, test = (torch.randn(n, network.dim_in, generator=g, dtype=torch.float32).double() for n in (mirror.FIT_SAMPLES, samples))
+    sizes = mirror.FIT_SAMPLES, samples
+    fit, test = (scale * torch.randn(n, network.dim_in, generator=g, dtype=torch.float32).double() for n in sizes)
     result, actions = [], []
     for depth in (1, 2, 3):
 
@@ -305,12 +310,12 @@ def relative_medians(network, shape, axis, samples, seed):
 
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("task", ["autoencoder", "classifier"])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_errors_of_an_untrained_network_are_large_and_right(activation, task, axis):
+@pytest.mark.parametrize(("activation", "scale"), [("tanh", 1.0), ("tanh", 3.0), ("relu", 1.0)])
+def test_errors_of_an_untrained_network_are_large_and_right(activation, scale, task, axis):
     shape = (3, 2, 4)
     network = untrained(pictures(9, shape, classes=3), Setting(task, activation, width=16, seed=2))
-    found = layerwise(network, shape, axis, samples=1001, seed=5)
-    actions, expected = relative_medians(network, shape, axis, 1001, 5)
+    found = layerwise(network, shape, axis, samples=1001, scale=scale, seed=5)
+    actions, expected = relative_medians(network, shape, axis, 1001, scale, 5)
     for a, b in zip(found.actions, actions):
         np.testing.assert_allclose(a.numpy(), b, atol=1e-7)
     assert [*found.errors, found.end_to_end] == pytest.approx(expected, rel=1e-7)
@@ -336,10 +341,10 @@ def test_hidden_values_are_the_layers():
 
 def test_errors_name_every_layer_and_axis():
     network, _ = planted((3, 2, 4), "autoencoder")
-    found = errors(network, (3, 2, 4), samples=300)
+    found = errors(network, (3, 2, 4), samples=300, scale=2.0)
     expected = {}
     for axis in ("left-right", "up-down"):
-        result = layerwise(network, (3, 2, 4), axis, samples=300)
+        result = layerwise(network, (3, 2, 4), axis, samples=300, scale=2.0)
         assert isinstance(result, Layerwise)
         expected |= {f"f{i} {axis}": error for i, error in zip((1, 2, 3), result.errors)} | {f"end {axis}": result.end_to_end}
     assert found == near(expected) and len(found) == 8
@@ -401,8 +406,8 @@ def test_the_outcome_is_what_the_parts_measure_and_fits_into_a_file():
     shape = (1, 4, 4)
     network, _ = planted(shape, "autoencoder")
     _, record = run(pictures(9, shape), Setting(width=3, steps=2, batch=2, noise=2), progress=False)
-    found = outcome(network, record, shape)
-    assert found["errors"] == near(errors(network, shape)) and found["units"] == asdict(units(network, shape))
+    found = outcome(network, record, shape, 2.0)
+    assert found["errors"] == near(errors(network, shape, scale=2.0)) and found["units"] == asdict(units(network, shape))
     assert found["distance"] < 1e-8 and found["rows"] == record.rows
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     # the control: one weight of the first layer, out of place, moves its action away from every signed permutation
@@ -423,11 +428,11 @@ def test_the_outcome_is_what_the_parts_measure_and_fits_into_a_file():
 def test_a_run_on_images_like_those_of_cifar10(task, monkeypatch):
     monkeypatch.setattr(mirror, "FIT_SAMPLES", 300)
     images = pictures(40, (3, 32, 32), classes=10)
-    setting = Setting(task, "gelu", seed=1, width=6, steps=4, batch=8, noise=8)
+    setting = Setting(task, "gelu", seed=1, width=6, steps=4, batch=8, noise=8, noise_scale=2.0)
     network, record = run(images, setting, progress=False)
     assert record["step"] == [4] and all(math.isfinite(v) for row in record.rows for v in row.values())
     last = {name: value for name, value in record.rows[-1].items() if name not in ("step", "loss")}
-    assert last == near(errors(network, images.shape, samples=4000))
+    assert last == near(errors(network, images.shape, samples=4000, scale=2.0))
     # the same by hand
     other = untrained(images, setting)
     train(other, mirror_loss(images, setting), steps=4, seed=1, learning_rate=3e-3, weight_decay=0.01, progress=False)
@@ -450,6 +455,16 @@ def test_training_makes_the_mirror_error_smaller():
     assert record["f1 up-down"][-1] > 0.2  # was not asked for
 
 
+def test_a_run_can_be_watched():
+    images, seen = pictures(9, (1, 4, 4)), []
+    setting = Setting(width=3, steps=4, batch=2, noise=2)
+    network, record = run(
+        images, setting, measure_at=(0, 2), watch=lambda n: seen.append(n.weights[0].detach().clone()), progress=False
+    )
+    assert record["step"] == [0, 2, 4] and len(seen) == 3
+    assert torch.equal(seen[0], untrained(images, setting).weights[0]) and torch.equal(seen[2], network.weights[0])
+
+
 def test_a_run_with_a_checkpoint(tmp_path):
     images = pictures(40, (1, 4, 4))
     setting, path = Setting(width=4, steps=6, batch=4, noise=4), tmp_path / "run.pt"
@@ -464,7 +479,16 @@ def test_a_run_with_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "other", [{"mirror_weight": 1.0}, {"activation": "gelu"}, {"noise": 5}, {"batch": 5}, {"mirror_from": 0.5}, {"seed": 1}]
+    "other",
+    [
+        {"mirror_weight": 1.0},
+        {"activation": "gelu"},
+        {"noise": 5},
+        {"noise_scale": 2.0},
+        {"batch": 5},
+        {"mirror_from": 0.5},
+        {"seed": 1},
+    ],
 )
 def test_a_checkpoint_of_another_setting_is_refused(tmp_path, other):
     images, path = pictures(40, (1, 4, 4)), tmp_path / "run.pt"
@@ -502,24 +526,43 @@ def test_the_results_are_those_of_the_benchmark(benchmark, results):
 
 def test_the_results_hold_what_the_chapter_reads(results):
     steps = [*mirror.MEASURE_AT, 6000]
+    measured = {f"{layer} {axis}" for layer in ("f1", "f2", "f3", "end") for axis in AXES}
     for r in results["runs"]:
         assert [row["step"] for row in r["rows"]] == steps
-        measured = {f"{layer} {axis}" for layer in ("f1", "f2", "f3", "end") for axis in AXES}
         assert set(r["errors"]) == measured and all({*row} == measured | {"step", "loss"} for row in r["rows"])
         assert all(len(column) == 32 for column in r["units"].values()) and sorted(r["units"]["partner"]) == list(range(32))
         assert ("accuracy" in r) == (r["setting"]["task"] == "classifier")
-        # the last row is of the same network as the errors, on other samples
+        # the last row is of the same network as the errors, on fewer samples
         for name in measured:
             assert r["rows"][-1][name] == pytest.approx(r["errors"][name], rel=0.05)
+
+
+def test_recorded_gives_the_runs_of_a_variant(results):
+    for variant in dict.fromkeys(r["variant"] for r in results["runs"]):
+        expected = [r for r in results["runs"] if r["variant"] == variant]
+        assert same_json(recorded(variant), expected)
+        for activation in {r["setting"]["activation"] for r in expected}:
+            found = [r for r in expected if r["setting"]["activation"] == activation]
+            assert same_json(recorded(variant, activation), found) and found
+    with pytest.raises(ValueError, match="variant must be one of autoencoder, classifier, .*, got 'transformer'"):
+        recorded("transformer")
+    with pytest.raises(ValueError, match="activation must be one of tanh, gelu for 'classifier', got 'relu'"):
+        recorded("classifier", "relu")
+
+
+def same_json(a, b):
+    """Equal, with NaN equal to NaN."""
+    return json.dumps(a) == json.dumps(b)
 
 
 def test_one_run_of_the_results_again(results):
     """The whole training of one classifier.
 
     Training is float64, and rounding hardly grows in it: initial weights changed by 1e-15 of themselves change
-    these errors by less than 1e-12, weights changed by 1e-9 by less than 1e-6.  The noise is drawn in float32,
-    by an approximation that depends on the processor's instructions (AVX2 or not), which changes them by 4e-6;
-    the file has six digits.  A seed more, or a mirror weight of 1.01, changes them by more than 1e-3.
+    these errors by at most 2e-13 of themselves, weights changed by 1e-9 by at most 1e-7.  The noise is drawn in
+    float32, by an approximation that depends on the processor's instructions; without AVX2 the errors change
+    by 3e-6.  The file has six digits, that is 5e-6.  Another seed changes them by 77 %, a mirror weight of 1.01 by
+    0.9 %, noise of standard deviation 1.001 by 0.07 %.
     """
     saved = next(r for r in results["runs"] if r["variant"] == "classifier" and r["setting"]["activation"] == "tanh")
     setting = Setting(**saved["setting"])
@@ -528,4 +571,4 @@ def test_one_run_of_the_results_again(results):
     network, _ = run(images, setting, progress=False)
     assert errors(network, images.shape) == pytest.approx(saved["errors"], rel=1e-4)
     right = (network(images.vectors()).argmax(1) == images.labels).double().mean()
-    assert saved["accuracy"] == pytest.approx(float(right), rel=1e-4)
+    assert saved["accuracy"] == pytest.approx(float(right), abs=1e-3)  # one digit of 1,797 may be on the edge

@@ -86,11 +86,15 @@ def install_library(python, wheels):
 
 
 def test_the_environment_knows_nothing_of_the_book(reader, tmp_path):
+    results = sorted(file.name for file in (ROOT / "lib" / "samefn" / "results").glob("*.json"))
+    assert results
     code = f"""
-import importlib.util, samefn
+import importlib.util, pathlib, samefn
 for name in ("jupyter_book", "myst_nb", "sphinx", "jupyter_cache"):
     assert importlib.util.find_spec(name) is None, name
 assert {str(ROOT / "lib")!r} not in samefn.__file__
+results = pathlib.Path(samefn.__file__).parent / "results"
+assert sorted(file.name for file in results.glob("*")) == {results}
 """
     run(reader, "-c", code, cwd=tmp_path)
 

@@ -345,11 +345,24 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
         train(network(), regression, checkpoint=path, **OPTIONS)
 
 
+class Attack:
+    """Pickles as a call that makes a file."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return open, (str(self.trace), "w")
+
+
 def test_a_checkpoint_is_data_and_not_code(tmp_path):
-    path = tmp_path / "run.pt"
-    torch.save({"setting": Record([])}, path)  # an object of a class, even a harmless one
+    path, trace = tmp_path / "run.pt", tmp_path / "trace"
+    torch.save({"setting": Attack(trace)}, path)
     with pytest.raises(ValueError, match=f"checkpoint {path} is not one of train"):
         train(network(), regression, checkpoint=path, **OPTIONS)
+    assert not trace.exists()
+    torch.load(path, weights_only=False)  # the control: the attack is a real one
+    assert trace.exists()
 
 
 def test_a_folder_that_is_not_there_is_noticed_before_the_first_step(tmp_path):

@@ -22,7 +22,7 @@ from .training import Record, train
 
 SIDE = 12  # pixels
 MEASURE_AT = (0, 600, 1200, 1300, 1400, 1600, 2000, 2500, 3000, 3500)  # steps; the last is measured anyway
-CLEAR = 0.2  # a head has a partner if the two miss each other by less
+CLEAR = 0.2  # scores, or values, fit if they miss each other by less
 
 
 def photographs(columns: int, count: int = 20_000, seed: int = 0) -> Float[Tensor, "count tokens n"]:
@@ -68,7 +68,7 @@ class Setting:
     heads: int = 6
     d: int = 8
     d_k: int = 8
-    d_v: int = 3
+    d_v: int = 4
     steps: int = 4000
     batch: int = 16
     noise: int = 16
@@ -123,7 +123,7 @@ class Heads:
 
     ``partner[h]`` is the head nearest to the mirror image of head h, in the best matching; ``misfit`` (H, H) the relative
     distances of all mirror images from all heads, halved so that unrelated heads are about √2 apart; ``scores`` and ``values``
-    are the two parts for the matched pairs; ``negated[h]`` the distance of the scores from minus the partner's.
+    are the two parts for the matched pairs.  ``negated[h]`` is the smallest distance, taken like ``misfit``, from a head with both signs changed.
     """
 
     partner: Int[Tensor, "H"]
@@ -134,11 +134,14 @@ class Heads:
 
     @property
     def fate(self) -> list[str]:
-        """For each head "in place", "swapped", "negated", or "lost" if nothing fits better than CLEAR."""
+        """For each head "in place" or "swapped"; "map only" if its scores fit and its values do not; else "negated" or "lost"."""
         fates = []
         for h, partner in enumerate(self.partner.tolist()):
-            clear = "in place" if partner == h else "swapped"
-            fates.append(clear if self.scores[h] < CLEAR else "negated" if self.negated[h] < CLEAR else "lost")
+            if self.scores[h] < CLEAR:
+                matched = "in place" if partner == h else "swapped"
+                fates.append(matched if self.values[h] < CLEAR else "map only")
+            else:
+                fates.append("negated" if self.negated[h] < CLEAR else "lost")
         return fates
 
 
@@ -150,12 +153,13 @@ def match(layer: PatchAttention, axis: str = "left-right") -> Heads:
     scores, values, _ = layer.visible()
     moved = scores[:, both][:, :, both], values[:, sigma][:, :, both]
     partner, cost = match_heads(moved, (scores, values), own_size=True)
+    _, opposite = match_heads(moved, (-scores, -values), own_size=True)
 
     def off(a: Tensor, b: Tensor) -> Tensor:
         return (a - b).flatten(1).norm(dim=1) / a.flatten(1).norm(dim=1)
 
-    pairs = (off(moved[0], scores[partner]), off(moved[1], values[partner]), off(moved[0], -scores[partner]))
-    return Heads(partner, cost / 2, *pairs)
+    matched = off(moved[0], scores[partner]), off(moved[1], values[partner])
+    return Heads(partner, cost / 2, *matched, opposite.amin(1) / 2)
 
 
 @torch.no_grad()
@@ -181,6 +185,20 @@ def positions_error(layer: PatchAttention, axis: str = "left-right", *, of: str 
     return float((layer.positions[tau] - predicted).norm() / layer.positions.norm())
 
 
+@torch.no_grad()
+def visible_positions_error(layer: PatchAttention, axis: str = "left-right") -> float:
+    """How far the positions are from equivariant in what the function sees of them; there is no T to fit.
+
+    That is Eᵀ M_hᵀ p_t, Eᵀ M_h (p_t − p̄) and R_h (p_t − p̄) for the matched heads, each kind divided by its norm over all heads.
+    """
+    tau, sigma = actions(layer, axis)
+    scores, values, _ = layer.visible()
+    partner, n = match(layer, axis).partner, len(sigma)
+    kinds = scores[:, n:, :n].mT, scores[:, :n, n:], values[:, :, n:]
+    off = [(k[:, sigma][:, :, tau] - k[partner]).norm() / k.norm() for k in kinds]
+    return float(torch.stack(off).square().mean().sqrt())
+
+
 def white_noise(layer: PatchAttention, count: int = 1000) -> Float[Tensor, "count tokens n"]:
     """Test samples for a layer, always the same."""
     generator = torch.Generator().manual_seed(5)
@@ -190,16 +208,18 @@ def white_noise(layer: PatchAttention, count: int = 1000) -> Float[Tensor, "coun
 def measures(layer: PatchAttention) -> dict[str, float]:
     """One row of a record: errors under the mirror, and under the other mirror, which nobody asked for."""
     heads, noise = match(layer), white_noise(layer)
+    misfit = heads.misfit.gather(1, heads.partner[:, None])
     return {
         "end": end_to_end(layer, noise),
         "end up-down": end_to_end(layer, noise, "up-down"),
+        "visible": visible_positions_error(layer),
+        "visible up-down": visible_positions_error(layer, "up-down"),
         "positions": positions_error(layer),
         "positions up-down": positions_error(layer, "up-down"),
         "predicted": positions_error(layer, of="pixels"),
         "predicted up-down": positions_error(layer, "up-down", of="pixels"),
-        "worst head": float(heads.scores.max()),
-        "median head": float(heads.scores.median()),
-        "clear": float(sum(fate in ("in place", "swapped") for fate in heads.fate)),
+        "worst head": float(misfit.max()),
+        "median head": float(misfit.median()),
     }
 
 
@@ -236,7 +256,7 @@ def outcome(layer: PatchAttention, record: Record, x: Float[Tensor, "count token
         "end photographs": end_to_end(layer, x),
         "fate": heads.fate,
         **lists,
-        "in place": heads.misfit.diagonal().tolist(),
+        "misfit": heads.misfit.tolist(),
         "score sizes": scores.flatten(1).norm(dim=1).tolist(),
         "value sizes": values.flatten(1).norm(dim=1).tolist(),
         "involution": float((action @ action - torch.eye(len(action))).norm() / len(action) ** 0.5),

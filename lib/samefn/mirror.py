@@ -168,7 +168,9 @@ def layerwise(
     scale: float = 1.0,
     seed: int = 0,
 ) -> Layerwise:
-    """Measure a network on white noise of standard deviation ``scale``: fit the A_i on 20,000 draws, take the errors on ``samples`` others.
+    """Measure a network on white noise of standard deviation ``scale``.
+
+    The A_i are fitted on 20,000 draws, the errors taken on ``samples`` others.
 
     Outputs of the length of the inputs are images and are mirrored, others are invariant.  Source: [B], experiments; there
     the errors are medians over 100,000 noise samples.  Raises ValueError where ``shape`` does not fit.
@@ -184,15 +186,11 @@ def layerwise(
     expected = [h @ a.T for h, a in zip(before, actions)]
     images = network.dim_out == network.dim_in
     expected.append(mirrored(before[-1], shape, axis) if images else before[-1])
-    *errors, end_to_end = (
-        float(((g - e).norm(dim=1) / h.norm(dim=1)).median()) for h, g, e in zip(before, after, expected)
-    )
+    *errors, end_to_end = (float(((g - e).norm(dim=1) / h.norm(dim=1)).median()) for h, g, e in zip(before, after, expected))
     return Layerwise(tuple(actions), tuple(errors), end_to_end)
 
 
-def errors(
-    network: DeepMLP, shape: tuple[int, int, int], samples: int = 100_000, scale: float = 1.0
-) -> dict[str, float]:
+def errors(network: DeepMLP, shape: tuple[int, int, int], samples: int = 100_000, scale: float = 1.0) -> dict[str, float]:
     """:func:`layerwise` of both axes in one row: ``f1 left-right``, …, ``end up-down``."""
     found = {}
     for axis in AXES:
@@ -286,8 +284,8 @@ def run(
 def outcome(network: DeepMLP, record: Record, shape: tuple[int, int, int], scale: float = 1.0) -> dict[str, object]:
     """All that the book says of a trained network, as numbers and lists for a JSON file.
 
-    ``errors`` on 100,000 samples of noise of standard deviation ``scale``, ``distance`` = ‖A_1 − Q‖ / √width for the nearest signed permutation Q, the ``units`` of
-    the first layer, and the ``rows`` of its record.
+    ``errors`` on 100,000 samples of noise of standard deviation ``scale``, ``distance`` = ‖A_1 − Q‖ / √width for
+    the nearest signed permutation Q, the ``units`` of the first layer, and the ``rows`` of its record.
     """
     action = layerwise(network, shape, samples=1, scale=scale).actions[0]
     distance = (action - nearest_signed_permutation(action)).norm() / len(action) ** 0.5

@@ -36,6 +36,7 @@ MODULES = (  # in the order of the book
     "mlp",
     "attention",
     "mirror",
+    "heads",
     "transformer",
 )
 

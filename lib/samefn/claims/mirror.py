@@ -13,7 +13,7 @@ from ..equivariance import symmetrise, transport
 from ..groups import Representation, cyclic, direct_sum, on_images, permutation_representation, representation, trivial
 from ..mirror import least_squares_action
 from ..networks import DeepMLP
-from ..symmetry import Symmetry, align, random_symmetry
+from ..symmetry import align, random_symmetry
 from . import Claim, Control, Evidence, require
 from .mlp import opposite_pairs
 
@@ -94,7 +94,7 @@ def smallest_singular_value(network: DeepMLP, x: Tensor) -> float:
         return torch.func.functional_call(network, dict(zip(names, parameters)), (x,))
 
     jacobian = torch.func.jacrev(outputs, argnums=tuple(range(len(values))))(*values)
-    stacked = torch.cat([j.flatten(2).flatten(0, 1) for j in (part.reshape(*part.shape[:2], -1) for part in jacobian)], 1)
+    stacked = torch.cat([part.reshape(len(x) * network.dim_out, -1) for part in jacobian], 1)
     return float(torch.linalg.svdvals(stacked / len(x) ** 0.5)[-1])
 
 
@@ -119,7 +119,9 @@ def evidence(seed: int) -> Iterator[Evidence]:
         fitted = least_squares_action(network.layer(1, x), network.layer(1, x @ g.T))
     gap = float((fitted - q).abs().max())
     require(gap < 1e-7, f"least squares misses the planted signed permutation by {gap:.1e}")
-    yield Evidence("numeric", "least squares finds the planted signed permutation of eight tanh units", f"largest difference {gap:.0e}")
+    yield Evidence(
+        "numeric", "least squares finds the planted signed permutation of eight tanh units", f"largest difference {gap:.0e}"
+    )
 
     depth = 2 + seed % 3
     sizes = [SIDE**2, *[6] * (depth - 1), SIDE**2]
@@ -129,7 +131,9 @@ def evidence(seed: int) -> Iterator[Evidence]:
     ratio = float((violation / bound).max())
     require(ratio <= 1 + 1e-12, f"the error end to end is {ratio:.3f} of its bound")
     yield Evidence(
-        "numeric", f"error end to end ≤ Σ (Π λ_j) δ_i for random layers and any A_i, {depth} layers", f"at most {ratio:.2f} of the bound"
+        "numeric",
+        f"error end to end ≤ Σ (Π λ_j) δ_i for random layers and any A_i, {depth} layers",
+        f"at most {ratio:.2f} of the bound",
     )
 
     s = smallest_singular_value(network, x)
@@ -146,11 +150,15 @@ def evidence(seed: int) -> Iterator[Evidence]:
         points.append((end_to_end(near, g, x), first_layer(near, g, x)))
     require(share < 1 + 1e-2, f"‖θ^g − kθ‖ is {share:.3f} of what the singular value allows")
     yield Evidence(
-        "numeric", "near an exact network ‖θ^g − kθ‖ ≤ ‖f∘ρ − ρ'f‖ / s, s the smallest singular value of dθ ↦ df", f"at most {share:.2f} of the bound"
+        "numeric",
+        "near an exact network ‖θ^g − kθ‖ ≤ ‖f∘ρ − ρ'f‖ / s, s the smallest singular value of dθ ↦ df",
+        f"at most {share:.2f} of the bound",
     )
     slopes = [slope(a, b) for a, b in zip(points, points[1:])]
     require(all(abs(v - 1) < 0.02 for v in slopes), f"slopes {slopes}")
-    yield Evidence("numeric", "layer 1 against end to end on log scales as weights near an exact network", f"slope {slopes[-1]:.4f}")
+    yield Evidence(
+        "numeric", "layer 1 against end to end on log scales as weights near an exact network", f"slope {slopes[-1]:.4f}"
+    )
 
 
 def slope(a: tuple[float, float], b: tuple[float, float]) -> float:
@@ -191,7 +199,8 @@ def controls(seed: int) -> Iterator[Control]:
         f"end to end {whole:.0e}, layer 1 {layer:.2f}",
     )
 
-    plain = DeepMLP([torch.randn(8, SIDE**2, generator=generator, dtype=torch.float64) for _ in range(1)] + [torch.eye(8, dtype=torch.float64)])
+    rows = torch.randn(8, SIDE**2, generator=generator, dtype=torch.float64)
+    plain = DeepMLP([rows, torch.eye(8, dtype=torch.float64)])
     with torch.no_grad():
         h, moved = plain.layer(1, x), plain.layer(1, x @ g.T)
     a = least_squares_action(h[:8], moved[:8])
