@@ -1,7 +1,7 @@
 """The experiment of the chapter on mirror images, for all seeds, activations and variants.
 
 Runs two trainings side by side, writes ``lib/samefn/results/mirror.json``, which the chapter reads, and prints
-a Markdown table.  About half an hour on two cores.  ``--cifar10 FOLDER`` trains on CIFAR-10 instead, with 64 filters,
+a Markdown table.  About half an hour on two cores.  ``--cifar10 FOLDER`` trains on CIFAR-10 instead, with 64 filters (several GB of memory),
 ``--output FILE`` writes elsewhere; ``--seeds N``, ``--only VARIANT ...`` and ``--missing`` run fewer and leave the other
 runs in the file as they are.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -48,18 +50,25 @@ def settings(seeds: int) -> list[tuple[str, Setting]]:
     ]
 
 
-def one(job: tuple[str, Setting, Images | None]) -> dict[str, object]:
+@cache
+def load(folder: Path) -> Images:
+    """CIFAR-10, once in each process."""
+    return cifar10(folder)
+
+
+def one(job: tuple[str, Setting, Path | None]) -> dict[str, object]:
     """Train and measure one network."""
-    variant, setting, images = job
+    variant, setting, folder = job
     torch.set_num_threads(1)
-    images = bundled(setting.task) if images is None else images
+    images = load(folder) if folder else bundled(setting.task)
     start = time.perf_counter()
     network, record = run(images, setting, measure_at=MEASURE_AT, progress=False)
     seconds = round(time.perf_counter() - start, 1)
     result = outcome(network, record, images.shape, setting.noise_scale)
-    if images.labels is not None:
-        right = network(images.vectors()).argmax(1) == images.labels
-        result["accuracy"] = float(right.double().mean())
+    if setting.task == "classifier":
+        with torch.no_grad():
+            right = network(images.vectors()).argmax(1) == images.labels
+        result["accuracy"] = float(right.double().mean())  # on the images it was trained on
     return {"variant": variant, "images": images.name, "setting": asdict(setting), "seconds": seconds, **result}
 
 
@@ -79,7 +88,7 @@ def show(runs: list[dict]) -> None:
 def rounded(value: object) -> object:
     """Six significant digits: the runs agree between machines to no more, and the file stays small."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return None if math.isnan(value) else float(f"{value:.6g}")  # JSON knows no NaN
     if isinstance(value, dict):
         return {key: rounded(entry) for key, entry in value.items()}
     return [rounded(entry) for entry in value] if isinstance(value, list) else value
@@ -93,11 +102,10 @@ def main() -> None:
     parser.add_argument("--cifar10", type=Path, help="folder cifar-10-batches-py")
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    images = cifar10(arguments.cifar10) if arguments.cifar10 else None
     plan = settings(arguments.seeds)
-    if images:
+    if arguments.cifar10:
         plan = [(variant, replace(setting, width=64)) for variant, setting in plan]
-    jobs = [(v, s, images) for v, s in plan if arguments.only is None or v in arguments.only]
+    jobs = [(v, s, arguments.cifar10) for v, s in plan if arguments.only is None or v in arguments.only]
     arguments.output.parent.mkdir(exist_ok=True)
     done = {}
     if arguments.output.exists():

@@ -114,7 +114,7 @@ def natural_patches(
     """``count`` square patches of ``size`` pixels from the bundled photographs, each reduced by each of ``scales``.
 
     A photograph reduced by s holds the means of s × s blocks.  Photograph, scale and place are drawn
-    uniformly.  Grey values are luminances (ITU-R BT.709); with ``colour``, only photographs that
+    uniformly.  Grey values are luma (the weights of ITU-R BT.709); with ``colour``, only photographs that
     have colour are used.  ``photographs`` restricts them by name (see :data:`PHOTOGRAPHS`), for
     instance to keep some for testing.  Raises ValueError for sizes below 1, no photograph, or a patch larger
     than a reduced photograph.

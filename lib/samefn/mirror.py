@@ -23,6 +23,7 @@ from .networks import DeepMLP
 from .symmetry import Symmetry, align, nearest_signed_permutation
 from .training import Record, train
 
+TASKS = ("autoencoder", "classifier")
 AXES = {"left-right": -1, "up-down": -2}
 MEASURE_AT = (0, 900, 1800, 1900, 2000, 2200, 2500, 3000, 3500, 4000, 4500, 5000, 5500)  # steps; the last is measured anyway
 FIT_SAMPLES = 20_000  # for a least-squares fit of some dozens of coefficients for each unit
@@ -35,6 +36,8 @@ def mirrored(x: Float[Tensor, "n d"], shape: tuple[int, int, int], axis: str = "
     """
     if axis not in AXES:
         raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
+    if len(shape) != 3:
+        raise ValueError(f"shape must be (channels, height, width), got {shape}")
     if x.shape[-1] != torch.Size(shape).numel():
         raise ValueError(f"x must have rows of length {torch.Size(shape).numel()} for images of shape {shape}, got {x.shape[-1]}")
     return x.unflatten(-1, shape).flip(AXES[axis]).flatten(-3)
@@ -42,6 +45,8 @@ def mirrored(x: Float[Tensor, "n d"], shape: tuple[int, int, int], axis: str = "
 
 def bundled(task: str) -> Images:
     """The book's images for a task: 20,000 grey patches of 12 × 12 pixels ("autoencoder"), or the digits ("classifier")."""
+    if task not in TASKS:
+        raise ValueError(f"task must be 'autoencoder' or 'classifier', got {task!r}")
     if task == "classifier":
         return digits()
     return natural_patches(20_000, generator=torch.Generator().manual_seed(0))
@@ -69,7 +74,7 @@ class Setting:
     weight_decay: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.task not in ("autoencoder", "classifier"):
+        if self.task not in TASKS:
             raise ValueError(f"task must be 'autoencoder' or 'classifier', got {self.task!r}")
         for name in ("width", "steps", "batch", "noise"):
             if getattr(self, name) < 1:
@@ -206,21 +211,17 @@ def match(network: DeepMLP, shape: tuple[int, int, int], axis: str = "left-right
     :func:`samefn.symmetry.align` with no bound on the misfit: a trained network is equivariant only nearly.
     The latent action of Theorem 4.1 is ρ_1(g) = k_1(g)⁻¹.
     """
-    moved = transport(network, _matrix(network.dim_in, shape, axis), _matrix(network.dim_out, shape, axis))
+    on_images = mirrored(torch.eye(network.dim_in, dtype=torch.float64), shape, axis).T
+    on_outputs = on_images if network.dim_out == network.dim_in else torch.eye(network.dim_out, dtype=torch.float64)
+    moved = transport(network, on_images, on_outputs)
     return align(network, moved, tolerance=float("inf"))
-
-
-def _matrix(dimension: int, shape: tuple[int, int, int], axis: str) -> Float[Tensor, "d d"]:
-    """The mirror on vectors that are images of ``shape``, the identity on vectors of another length."""
-    eye = torch.eye(dimension, dtype=torch.float64)
-    return mirrored(eye, shape, axis).T if dimension == torch.Size(shape).numel() else eye
 
 
 @dataclass(frozen=True)
 class Units:
     """The first hidden layer matched with its mirror image, one entry for each unit.
 
-    ``partner[j]`` is the unit that unit j is carried to, ``sign[j]`` the sign it gets; ``misfit[j]`` is
+    ``partner[j]`` is the unit that unit j is carried to, ``sign[j]`` the factor it gets (a sign for tanh, positive for ReLU); ``misfit[j]`` is
     ‖mirrored w_j − sign · w_partner‖ / ‖w_j‖, with the bias; ``outgoing[j]`` the norm of its outgoing weights;
     ``opposite[j]`` the smallest cosine of w_j with another row, -1 for a pair ±w.
     """
@@ -275,6 +276,7 @@ def run(
         measure=measure,
         measure_at=measure_at,
         checkpoint=checkpoint,
+        about=asdict(setting) | {"images": images.name},
         description=f"{setting.task}, {setting.activation}, seed {setting.seed}",
         progress=progress,
     )

@@ -54,7 +54,7 @@ def train(
     ``loss(network, step, generator)`` returns a scalar; it draws its batch with the generator, which is
     seeded by ``seed`` and the only source of chance: the same arguments give the same weights, and the
     global generators stay untouched.  The step counts from 0.  The optimizer is AdamW, the learning rate
-    follows ``OneCycleLR`` up to ``learning_rate`` and down again.  ``measure(network)`` is called without gradients after
+    follows ``OneCycleLR`` up to ``learning_rate`` and down again, and the first momentum the other way.  ``measure(network)`` is called without gradients after
     each number of steps in ``measure_at`` (0: before the first) and after the last.
 
     With ``checkpoint``, the whole state is saved to that file every ``save_every`` steps and at the end; if the
