@@ -48,6 +48,13 @@ def nudged(network: DeepMLP, size: float, generator: torch.Generator) -> DeepMLP
     return DeepMLP(noisy[:half], noisy[half:], network.activations)
 
 
+def tilted(network: DeepMLP, scale: float, generator: torch.Generator) -> DeepMLP:
+    """The network with noise of size 0.1 on the rows of layer 1 alone, and layer 2 multiplied by ``scale``."""
+    (w1, w2), (b1, b2) = ([p.detach() for p in group] for group in (network.weights, network.biases))
+    w1 = w1 + 0.1 * torch.randn(w1.shape, generator=generator, dtype=torch.float64)
+    return DeepMLP([w1, scale * w2], [b1, scale * b2], network.activations)
+
+
 def with_faint_unit(network: DeepMLP, outgoing: float, generator: torch.Generator) -> DeepMLP:
     """One more unit with a random row, whose outgoing weights have norm ``outgoing``."""
     (w1, w2), (b1, b2) = ([p.detach() for p in group] for group in (network.weights, network.biases))
@@ -130,10 +137,14 @@ def evidence(seed: int) -> Iterator[Evidence]:
     violation, bound = telescope(DeepMLP(weights), [g, *matrices, g], x)
     ratio = float((violation / bound).max())
     require(ratio <= 1 + 1e-12, f"the error end to end is {ratio:.3f} of its bound")
+    # only layer 1 errs and layer 2 stretches it: the bound without λ_2 would be too small
+    violation, bound = telescope(tilted(network, 10.0, generator), [g, q, g], x)
+    tight = float((violation / bound).max())
+    require(0.1 < tight <= 1 + 1e-12, f"where layer 1 alone errs, the error is {tight:.3f} of its bound")
     yield Evidence(
         "numeric",
         f"error end to end ≤ Σ (Π λ_j) δ_i for random layers and any A_i, {depth} layers",
-        f"at most {ratio:.2f} of the bound",
+        f"at most {ratio:.2f} of the bound; {tight:.2f} where layer 1 alone errs",
     )
 
     s = smallest_singular_value(network, x)
@@ -148,6 +159,10 @@ def evidence(seed: int) -> Iterator[Evidence]:
         misfit = weight_misfit(near, g)
         share = max(share, misfit * s / seen)
         points.append((end_to_end(near, g, x), first_layer(near, g, x)))
+        with torch.no_grad():
+            h, moved = near.layer(1, x), near.layer(1, x @ g.T)
+            with_q = float((moved - h @ q.T).norm() / h.norm())
+        require(points[-1][1] <= with_q, f"layer 1 misses by {points[-1][1]:.2e}, with Q only by {with_q:.2e}")
     require(share < 1 + 1e-2, f"‖θ^g − kθ‖ is {share:.3f} of what the singular value allows")
     yield Evidence(
         "numeric",
