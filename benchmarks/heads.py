@@ -8,7 +8,6 @@ writes elsewhere, ``--workers 1`` runs one at a time.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from mirror import rounded, write  # the script beside this one
 
 from samefn.heads import Setting, outcome, photographs, run
 
@@ -36,15 +36,6 @@ def one(job: tuple[str, Setting]) -> dict[str, object]:
     seconds = round(time.perf_counter() - start, 1)
     unseen = photographs(setting.columns, 2000, seed=9)
     return {"variant": variant, "setting": asdict(setting), "seconds": seconds, **outcome(layer, record, unseen)}
-
-
-def rounded(value: object) -> object:
-    """Six significant digits: the runs agree between machines to no more, and the file stays small."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: rounded(entry) for key, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value
 
 
 def show(runs: list[dict]) -> None:
@@ -81,8 +72,7 @@ def main() -> None:
             runs.append(result)
             print(f"{len(runs)} of {len(jobs)}: {result['variant']}, seed {result['setting']['seed']}", flush=True)
             runs.sort(key=lambda r: list(VARIANTS).index(r["variant"]))
-            lines = ",\n".join(json.dumps(rounded(r)) for r in runs)
-            arguments.output.write_text(f'{{"torch": "{torch.__version__}", "runs": [\n{lines}\n]}}\n')
+            write(arguments.output, [rounded(r) for r in runs])
     show(runs)
 
 
