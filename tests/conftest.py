@@ -1,73 +1,45 @@
-"""What the tests of the book share."""
-
-import shutil
-import subprocess
-import sys
-from pathlib import Path
+"""What all tests share: float64, the same examples every time, and how many seeds a claim is checked on."""
 
 import pytest
-import yaml
-from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
+import torch
+from hypothesis import settings
+from jaxtyping import config
 
-ROOT = Path(__file__).resolve().parent.parent
-SITE = ROOT / "_build" / "html"
-
-
-def pages():
-    """The book's pages in reading order, as _toc.yml has them."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
-    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
+settings.load_profile("fixed")
 
 
-def runnable():
-    """The pages that show code: each has a notebook for readers."""
-    hidden = {"remove-input", "remove-cell"}
-    for page in pages():
-        text = (ROOT / f"{page}.md").read_text("utf8")
-        if is_myst_markdown_notebook(text):
-            cells = read_myst_markdown_notebook(text).cells
-            if any(c.cell_type == "code" and not hidden & {*c.metadata.get("tags", ())} for c in cells):
-                yield page
-
-
-def build(root=ROOT):
-    return subprocess.run(
-        [sys.executable, ROOT / "tools" / "build.py", root], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-
-
-@pytest.fixture(scope="session")
-def site():
-    """The built site; `make test` builds it before."""
-    if not all((SITE / f"{page}.html").exists() for page in pages()):
-        run = build()
-        assert run.returncode == 0, run.stdout[-5000:]
-    return SITE
+def pytest_addoption(parser):
+    parser.addoption("--seeds", type=int, default=200, help="on how many seeds each check of a claim is run")
 
 
 @pytest.fixture
-def make_book(tmp_path):
-    """Write a small book with the real configuration and extensions."""
+def seeds(request):
+    return request.config.getoption("seeds")
 
-    def make(chapters, library="VALUE = 1\n"):
-        shutil.copy(ROOT / "_config.yml", tmp_path)
-        for name in ("_ext", "book/_static"):
-            shutil.copytree(ROOT / name, tmp_path / name)
-        if (ROOT / "node_modules" / ".installed-lock.json").exists():  # else the small books name the CDN
-            shutil.copy(ROOT / "package-lock.json", tmp_path)
-            (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
-        (tmp_path / "lib").mkdir()
-        (tmp_path / "lib" / "module.py").write_text(library)
-        (tmp_path / "book" / "references.bib").touch()
-        for name, text in chapters.items():
-            path = tmp_path / "book" / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-        root, *rest = (f"book/{name.removesuffix('.md')}" for name in chapters if name.endswith(".md"))
-        toc = {"format": "jb-book", "root": root}
-        if rest:
-            toc["parts"] = [{"caption": "Part", "numbered": True, "chapters": [{"file": name} for name in rest]}]
-        (tmp_path / "_toc.yml").write_text(yaml.safe_dump(toc))
-        return tmp_path
 
-    return make
+@pytest.fixture(autouse=True)
+def float64():
+    """Tensors made without a dtype are float64, as in the book; what a test sets is taken back."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture(autouse=True)
+def annotations(request):
+    """The library's annotations are enforced, except where a test says that it passes wrong types."""
+    config.update("jaxtyping_disable", request.node.get_closest_marker("wrong_types") is not None)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """The last line of a run without a browser says what it did not test."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", ()) if reporter else ()
+    left_out = sum("BROWSER=none" in str(report.longrepr) for report in skipped)
+    if left_out:
+        reporter.write_line(f"BROWSER=none: {left_out} tests of the pages in a browser were left out")

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Symmetry = Literal["permutation", "sign", "positive scaling", "nonzero scaling"]
+UnitSymmetry = Literal["permutation", "sign", "positive scaling", "nonzero scaling"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Activation:
     bounded: bool = False
     continuous: bool = True
     spans_linear: bool = True
-    symmetry: Symmetry = "permutation"
+    symmetry: UnitSymmetry = "permutation"
 
     def __call__(self, z: Tensor) -> Tensor:
         return self.function(z)
@@ -169,8 +169,9 @@ def _gelu_tanh(z: sympy.Expr) -> sympy.Expr:
     return z * (1 + sympy.tanh(inner)) / 2
 
 
-_SELU_SCALE, _SELU_ALPHA = sympy.Float("1.0507009873554804934193349852946"), sympy.Float(
-    "1.6732632423543772848170429916717"
+_SELU_SCALE, _SELU_ALPHA = (
+    sympy.Float("1.0507009873554804934193349852946"),
+    sympy.Float("1.6732632423543772848170429916717"),
 )
 
 

@@ -7,6 +7,8 @@ that its rows are the units' weight vectors, as in the text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -14,14 +16,20 @@ from torch import Tensor, nn
 
 from . import activations
 from .activations import Activation
+from .draw import normal
 
 
-def _weights(name: str, value: Tensor, *shape: int | None) -> nn.Parameter:
-    """``value`` as a parameter, if it is a finite floating tensor of ``shape`` (None: any size)."""
+def checked_weights(name: str, value: Tensor, *shape: int | None) -> nn.Parameter:
+    """``value`` as a parameter, if it is a finite floating tensor of ``shape`` (None: any size).
+
+    Raises TypeError or ValueError, naming the argument by ``name``, for anything else.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if not value.is_floating_point():
-        raise TypeError(f"{name} must have a floating dtype, got {value.dtype}; convert it with .to(torch.float64)")
+        raise TypeError(
+            f"{name} must have a floating dtype, got {value.dtype}; convert it with .to(torch.float64)"
+        )
     if value.dim() != len(shape) or any(w not in (None, g) for w, g in zip(shape, value.shape)):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} must have shape ({wanted}), got {tuple(value.shape)}")
@@ -38,8 +46,8 @@ def _weights(name: str, value: Tensor, *shape: int | None) -> nn.Parameter:
     return nn.Parameter(value, requires_grad=value.requires_grad)
 
 
-def _same_kind(**tensors: Tensor | None) -> None:
-    """All given tensors must share one dtype and one device."""
+def require_same_kind(**tensors: Tensor | None) -> None:
+    """Raises ValueError, naming the argument, unless all given tensors share one dtype and one device."""
     given = {name: t for name, t in tensors.items() if t is not None}
     first, reference = next(iter(given.items()))
     for name, tensor in given.items():
@@ -50,7 +58,32 @@ def _same_kind(**tensors: Tensor | None) -> None:
             )
 
 
-class MLP(nn.Module):
+class Block(nn.Module):
+    """What plain and gated blocks share: m units, read by the rows of ``up``, written by the columns of
+    ``down``.
+    """
+
+    up: nn.Parameter
+    down: nn.Parameter
+    activation: Activation
+
+    @property
+    def width(self) -> int:
+        return self.up.shape[0]
+
+    @property
+    def dim_in(self) -> int:
+        return self.up.shape[1]
+
+    @property
+    def dim_out(self) -> int:
+        return self.down.shape[0]
+
+    def extra_repr(self) -> str:
+        return f"{self.dim_in} → {self.width} → {self.dim_out}, {self.activation.name}"
+
+
+class MLP(Block):
     """x ↦ down @ σ(up @ x + up_bias) + down_bias.
 
     ``up`` has shape (m, d_in), ``down`` (d_out, m), ``up_bias`` (m,), ``down_bias`` (d_out,); a
@@ -69,34 +102,19 @@ class MLP(nn.Module):
         down_bias: Float[Tensor, "d_out"] | None = None,
     ) -> None:
         super().__init__()
-        self.up = _weights("up", up, None, None)
-        self.down = _weights("down", down, None, self.width)
-        self.up_bias = None if up_bias is None else _weights("up_bias", up_bias, self.width)
-        self.down_bias = None if down_bias is None else _weights("down_bias", down_bias, self.dim_out)
-        _same_kind(up=up, down=down, up_bias=up_bias, down_bias=down_bias)
+        self.up = checked_weights("up", up, None, None)
+        self.down = checked_weights("down", down, None, self.width)
+        self.up_bias = None if up_bias is None else checked_weights("up_bias", up_bias, self.width)
+        self.down_bias = None if down_bias is None else checked_weights("down_bias", down_bias, self.dim_out)
+        require_same_kind(up=up, down=down, up_bias=up_bias, down_bias=down_bias)
         self.activation = activations.get(activation)
-
-    @property
-    def width(self) -> int:
-        return self.up.shape[0]
-
-    @property
-    def dim_in(self) -> int:
-        return self.up.shape[1]
-
-    @property
-    def dim_out(self) -> int:
-        return self.down.shape[0]
 
     def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
         hidden = self.activation(nn.functional.linear(x, self.up, self.up_bias))
         return nn.functional.linear(hidden, self.down, self.down_bias)
 
-    def extra_repr(self) -> str:
-        return f"{self.dim_in} → {self.width} → {self.dim_out}, {self.activation.name}"
 
-
-class GatedMLP(nn.Module):
+class GatedMLP(Block):
     """x ↦ down @ (g(gate @ x + gate_bias) * (up @ x)), g the activation: SwiGLU, GeGLU, ReGLU, GLU.
 
     ``gate`` and ``up`` have shape (m, d_in), ``down`` (d_out, m), ``gate_bias`` (m,) or None.
@@ -113,17 +131,12 @@ class GatedMLP(nn.Module):
         gate_bias: Float[Tensor, "m"] | None = None,
     ) -> None:
         super().__init__()
-        self.up = _weights("up", up, None, None)
-        self.gate = _weights("gate", gate, self.width, self.dim_in)
-        self.down = _weights("down", down, None, self.width)
-        self.gate_bias = None if gate_bias is None else _weights("gate_bias", gate_bias, self.width)
-        _same_kind(up=up, gate=gate, down=down, gate_bias=gate_bias)
+        self.up = checked_weights("up", up, None, None)
+        self.gate = checked_weights("gate", gate, self.width, self.dim_in)
+        self.down = checked_weights("down", down, None, self.width)
+        self.gate_bias = None if gate_bias is None else checked_weights("gate_bias", gate_bias, self.width)
+        require_same_kind(up=up, gate=gate, down=down, gate_bias=gate_bias)
         self.activation = activations.get(activation)
-
-    width = MLP.width
-    dim_in = MLP.dim_in
-    dim_out = MLP.dim_out
-    extra_repr = MLP.extra_repr
 
     def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
         hidden = self.activation(nn.functional.linear(x, self.gate, self.gate_bias)) * (x @ self.up.T)
@@ -141,10 +154,12 @@ class Residual(nn.Module):
         if not isinstance(block, (MLP, GatedMLP)):
             raise TypeError(f"block must be an MLP or a GatedMLP, got {type(block).__name__}")
         if block.dim_in != block.dim_out:
-            raise ValueError(f"block must map R^d to itself, got {block.dim_in} inputs and {block.dim_out} outputs")
+            raise ValueError(
+                f"block must map R^d to itself, got {block.dim_in} inputs and {block.dim_out} outputs"
+            )
         self.block = block
-        self.skip = None if skip is None else _weights("skip", skip, self.dim_in, self.dim_in)
-        _same_kind(**{"block.up": block.up, "skip": skip})
+        self.skip = None if skip is None else checked_weights("skip", skip, self.dim_in, self.dim_in)
+        require_same_kind(**{"block.up": block.up, "skip": skip})
 
     @property
     def dim_in(self) -> int:
@@ -175,25 +190,62 @@ class Stack(nn.Module):
         if not blocks:
             raise ValueError("blocks must hold at least one block, got none")
         for i, block in enumerate(blocks):
-            if not isinstance(block, nn.Module) or not hasattr(block, "dim_in") or not hasattr(block, "dim_out"):
-                raise TypeError(f"blocks[{i}] must be a module with dim_in and dim_out, got {type(block).__name__}")
+            if (
+                not isinstance(block, nn.Module)
+                or not hasattr(block, "dim_in")
+                or not hasattr(block, "dim_out")
+            ):
+                raise TypeError(
+                    f"blocks[{i}] must be a module with dim_in and dim_out, got {type(block).__name__}"
+                )
         self.blocks = nn.ModuleList(blocks)
         for i, (first, second) in enumerate(zip(self.blocks, self.blocks[1:])):
             if first.dim_out != second.dim_in:
-                raise ValueError(f"blocks[{i}] has {first.dim_out} outputs but blocks[{i + 1}] takes {second.dim_in}")
+                raise ValueError(
+                    f"blocks[{i}] has {first.dim_out} outputs but blocks[{i + 1}] takes {second.dim_in}"
+                )
 
     @property
     def dim_in(self) -> int:
-        return self.blocks[0].dim_in
+        return int(self.blocks[0].dim_in)  # pyright: ignore[reportArgumentType]
 
     @property
     def dim_out(self) -> int:
-        return self.blocks[-1].dim_out
+        return int(self.blocks[-1].dim_out)  # pyright: ignore[reportArgumentType]
 
     def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
         for block in self.blocks:
             x = block(x)
         return x
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """The weights of a multilayer perceptron as a value: what symmetries and group actions act on.
+
+    ``weights`` of shapes (n_1, n_0), …, (n_L, n_{L-1}) and ``biases`` of shapes (n_i,) in float64, a bias of
+    0 where the network has none; ``activations`` of the L - 1 hidden layers.  Made by
+    :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; nothing is checked here.
+    """
+
+    weights: tuple[Float[Tensor, "_ _"], ...]
+    biases: tuple[Float[Tensor, "_"], ...]
+    activations: tuple[Activation, ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Width of each hidden layer."""
+        return tuple(len(w) for w in self.weights[:-1])
+
+    def rows(self, i: int) -> Float[Tensor, "n _"]:
+        """Incoming weights and bias of each unit of ``weights[i]``, side by side."""
+        return torch.cat([self.weights[i], self.biases[i][:, None]], 1)
+
+    def replaced(self, i: int, weight: Tensor, bias: Tensor | None = None) -> Layers:
+        """These layers with another ``weights[i]``, and another ``biases[i]`` if one is given."""
+        weights, biases = list(self.weights), list(self.biases)
+        weights[i], biases[i] = weight, biases[i] if bias is None else bias
+        return Layers(tuple(weights), tuple(biases), self.activations)
 
 
 class DeepMLP(nn.Module):
@@ -214,24 +266,31 @@ class DeepMLP(nn.Module):
         if len(weights) == 0:
             raise ValueError("weights must hold at least one matrix, got none")
         if biases is not None and len(biases) != len(weights):
-            raise ValueError(f"biases must be None or one for each of the {len(weights)} weights, got {len(biases)}")
+            raise ValueError(
+                f"biases must be None or one for each of the {len(weights)} weights, got {len(biases)}"
+            )
         columns: int | None = None
         checked = []
         for i, weight in enumerate(weights):
-            checked.append(_weights(f"weights[{i}]", weight, None, columns))
+            checked.append(checked_weights(f"weights[{i}]", weight, None, columns))
             columns = checked[-1].shape[0]
         self.weights = nn.ParameterList(checked)
         self.biases = None
         if biases is not None:
             self.biases = nn.ParameterList(
-                [_weights(f"biases[{i}]", b, w.shape[0]) for i, (b, w) in enumerate(zip(biases, weights))]
+                [
+                    checked_weights(f"biases[{i}]", b, w.shape[0])
+                    for i, (b, w) in enumerate(zip(biases, weights))
+                ]
             )
         named = {f"weights[{i}]": w for i, w in enumerate(weights)}
-        _same_kind(**named, **{f"biases[{i}]": b for i, b in enumerate(biases or ())})
+        require_same_kind(**named, **{f"biases[{i}]": b for i, b in enumerate(biases or ())})
         hidden = len(weights) - 1
         given = [activation] * hidden if isinstance(activation, (str, Activation)) else list(activation)
         if len(given) != hidden:
-            raise ValueError(f"activation must be one, or one for each of the {hidden} hidden layers, got {len(given)}")
+            raise ValueError(
+                f"activation must be one, or one for each of the {hidden} hidden layers, got {len(given)}"
+            )
         self.activations = tuple(activations.get(a) for a in given)
 
     @property
@@ -246,6 +305,24 @@ class DeepMLP(nn.Module):
     def widths(self) -> tuple[int, ...]:
         """Width of each hidden layer."""
         return tuple(w.shape[0] for w in self.weights[:-1])
+
+    @property
+    def layers(self) -> Layers:
+        """The weights as a value in float64, without gradients; missing biases are 0."""
+        weights = tuple(w.detach().to(torch.float64) for w in self.weights)
+        biases = tuple(b.detach().to(torch.float64) for b in self.biases or ()) or tuple(
+            torch.zeros(len(w), dtype=torch.float64) for w in weights
+        )
+        return Layers(weights, biases, self.activations)
+
+    def rebuilt(self, layers: Layers) -> DeepMLP:
+        """A network with those layers in this one's dtype; without biases if this has none and those are
+        0.
+        """
+        dtype = self.weights[0].dtype
+        keep = self.biases is not None or any(bool(b.any()) for b in layers.biases)
+        biases = [b.to(dtype) for b in layers.biases] if keep else None
+        return DeepMLP([w.to(dtype) for w in layers.weights], biases, layers.activations)
 
     def layer(self, i: int, y: Float[Tensor, "... n_in"]) -> Float[Tensor, "... n_out"]:
         """f_i, the i-th layer (1 ≤ i ≤ L) with its activation; the last layer is affine."""
@@ -269,7 +346,7 @@ def hyper_connection(mixing: Float[Tensor, "n n"], d: int) -> Float[Tensor, "nd 
     :class:`Residual`.  Raises TypeError or ValueError unless C is a finite square matrix and d ≥ 1.
     Source: [A], Lemma 4 and the hyper-connections it covers.
     """
-    mixing = _weights("mixing", mixing, None, None).detach()
+    mixing = checked_weights("mixing", mixing, None, None).detach()
     if mixing.shape[0] != mixing.shape[1]:
         raise ValueError(f"mixing must be square, got shape {tuple(mixing.shape)}")
     if d < 1:
@@ -291,16 +368,18 @@ def random_mlp(
     """
     if d < 1 or m < 1:
         raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    up, down = normal(m, d) / d**0.5, normal(d, m) / m**0.5
-    return MLP(up, down, activation, *((normal(m), normal(d)) if biases else ()))
+    draw = partial(normal, generator=generator)
+    up, down = draw(m, d) / d**0.5, draw(d, m) / m**0.5
+    return MLP(up, down, activation, *((draw(m), draw(d)) if biases else ()))
 
 
 def random_gated_mlp(
-    d: int, m: int, activation: str | Activation = "silu", *, gate_bias: bool = False, generator: torch.Generator
+    d: int,
+    m: int,
+    activation: str | Activation = "silu",
+    *,
+    gate_bias: bool = False,
+    generator: torch.Generator,
 ) -> GatedMLP:
     """A gated d → m → d block in float64, normal weights of variance 1/d (gate, up) and 1/m (down).
 
@@ -308,9 +387,6 @@ def random_gated_mlp(
     """
     if d < 1 or m < 1:
         raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    gate, up, down = normal(m, d) / d**0.5, normal(m, d) / d**0.5, normal(d, m) / m**0.5
-    return GatedMLP(gate, up, down, activation, normal(m) if gate_bias else None)
+    draw = partial(normal, generator=generator)
+    gate, up, down = draw(m, d) / d**0.5, draw(m, d) / d**0.5, draw(d, m) / m**0.5
+    return GatedMLP(gate, up, down, activation, draw(m) if gate_bias else None)

@@ -56,7 +56,9 @@ def weight_file() -> Path:
     try:
         path = hf_hub_download(REPOSITORY, "model.safetensors", revision=REVISION)
     except Exception as error:  # the Hub's errors have no common base class; the cause is kept
-        raise WeightsUnavailable(f"the Hub did not deliver {REPOSITORY} ({error}); {_HOW_TO_GET_IT}") from error
+        raise WeightsUnavailable(
+            f"the Hub did not deliver {REPOSITORY} ({error}); {_HOW_TO_GET_IT}"
+        ) from error
     return checked(Path(path), SHA256)
 
 
@@ -76,7 +78,12 @@ def feed_forward(path: str | Path | None = None, layers: int = LAYERS) -> tuple[
     Weights of lower precision are converted, which changes no value.  Raises ValueError naming the
     file and the tensor where one is missing or has a shape that does not fit.
     """
-    names = ("intermediate.dense.weight", "output.dense.weight", "intermediate.dense.bias", "output.dense.bias")
+    names = (
+        "intermediate.dense.weight",
+        "output.dense.weight",
+        "intermediate.dense.bias",
+        "output.dense.bias",
+    )
     blocks = []
     for layer, (up, down, up_bias, down_bias) in enumerate(_tensors(path, layers, names)):
         try:
@@ -106,14 +113,16 @@ def _tensors(path: str | Path | None, layers: int, names: tuple[str, ...]) -> li
                 wanted = [f"encoder.layer.{layer}.{name}" for name in names]
                 missing = [name for name in wanted if name not in present]
                 if missing:
-                    raise ValueError(f"{path} must hold {', '.join(missing)}; it has {len(present)} other tensors")
+                    raise ValueError(
+                        f"{path} must hold {', '.join(missing)}; it has {len(present)} other tensors"
+                    )
                 found.append([file.get_tensor(name).to(torch.float64) for name in wanted])
     except SafetensorError as error:
         raise ValueError(f"{path} must be a safetensors file: {error}") from error
     return found
 
 
-def random_twin(residual: Residual, generator: torch.Generator) -> Residual:
+def random_twin(residual: Residual, *, generator: torch.Generator) -> Residual:
     """A random block of the same shape, singular values and biases: only the singular vectors are redrawn.
 
     Both singular bases of W_up and of W_down are independent and uniform (Haar) on their Stiefel
@@ -122,25 +131,20 @@ def random_twin(residual: Residual, generator: torch.Generator) -> Residual:
     block = residual.block
     if not isinstance(block, MLP):
         raise TypeError(f"residual.block must be an MLP, got {type(block).__name__}")
-    return Residual(
-        MLP(
-            _rotated(block.up.detach(), generator),
-            _rotated(block.down.detach(), generator),
-            block.activation,
-            block.up_bias,
-            block.down_bias,
-        ),
-        residual.skip,
-    )
+    up, down = (_rotated(matrix.detach(), generator=generator) for matrix in (block.up, block.down))
+    return Residual(MLP(up, down, block.activation, block.up_bias, block.down_bias), residual.skip)
 
 
-def _rotated(matrix: Float[Tensor, "n k"], generator: torch.Generator) -> Float[Tensor, "n k"]:
+def _rotated(matrix: Float[Tensor, "n k"], *, generator: torch.Generator) -> Float[Tensor, "n k"]:
+    """The same singular values between new singular vectors."""
     values = torch.linalg.svdvals(matrix)
-    left, right = (_orthonormal(size, len(values), generator, matrix.dtype) for size in matrix.shape)
+    left, right = (
+        _orthonormal(size, len(values), matrix.dtype, generator=generator) for size in matrix.shape
+    )
     return (left * values) @ right.T
 
 
-def _orthonormal(size: int, columns: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+def _orthonormal(size: int, columns: int, dtype: torch.dtype, *, generator: torch.Generator) -> Tensor:
     # the sign of R's diagonal makes QR unique, and with it Q uniformly distributed
     q, r = torch.linalg.qr(torch.randn(size, columns, generator=generator, dtype=dtype))
     return q * r.diagonal().sign()

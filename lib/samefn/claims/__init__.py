@@ -1,50 +1,52 @@
-"""The registry of claims: what the book asserts, and the code that checks it everywhere.
+"""The registry of claims: what the book asserts, and the checks that show it everywhere by the same code.
 
-Each claim lives in a module of its own in this package, which defines ``CLAIM``.  The claim's
-chapter, the tests and the ledger page all call :func:`check`.
+Each claim has a module of its own, named after its chapter, which defines ``claim`` and its checks.
+A check is a function.  The claim's chapter, the tests and the ledger page all call :func:`check`.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from html import escape
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
 
-import networkx as nx
-from IPython.display import HTML
+import torch
 
-from ..plotting import linked_graph
+from ..draw import Draw
+from ..pages.display import table
 
-MODULES = (  # in the order of the book
-    "line",
-    "reduction",
-    "homogeneous",
-    "gated",
-    "depth",
-    "relu",
-    "gelu",
-    "generic",
-    "model",
-    "identifiable",
-    "submodels",
-    "adjunction",
-    "theorem",
-    "mlp",
-    "attention",
-    "mirror",
-    "heads",
-    "transformer",
-)
+# The claims in the order of the book, each with its module here, whose path is that of its chapter.
+MODULES = {
+    "A-D1": "skip.question",
+    "A-L4": "skip.reduction",
+    "A-P5": "skip.homogeneous",
+    "A-P6": "skip.gated",
+    "A-C7": "skip.depth",
+    "A-T8": "skip.relu",
+    "A-T10": "skip.gelu",
+    "A-C11": "skip.generic",
+    "B-D1": "equivariance.model",
+    "B-D2": "equivariance.identifiable",
+    "B-D3": "equivariance.submodels",
+    "B-D4": "equivariance.adjunction",
+    "B-T4.1": "equivariance.theorem",
+    "B-MLP": "equivariance.mlp",
+    "B-ATT": "equivariance.attention",
+    "B-EXP": "equivariance.mirror",
+    "B-HEADS": "equivariance.heads",
+    "X-REAL": "beyond.transformer",
+}
 
 Strength = Literal["exact", "certificate", "numeric"]
 
 
 class ClaimFailed(AssertionError):
-    """A claim's evidence or one of its controls did not come out as the book says."""
+    """A check did not come out as the book says."""
 
 
 def require(condition: object, message: str) -> None:
@@ -53,65 +55,103 @@ def require(condition: object, message: str) -> None:
         raise ClaimFailed(message)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One check that the claim holds: what was shown, how strongly, and what was measured.
+@contextmanager
+def _float64() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
-    ``exact`` is SymPy or rational arithmetic, ``certificate`` a witness that can be checked
-    without trusting the search that found it, ``numeric`` float64 with a stated tolerance.
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is checked: evidence of some ``strength``, or a control, which has none and a
+    hypothesis ``dropped``.
+
+    ``exact`` is SymPy or rational arithmetic, ``certificate`` a witness that can be checked without
+    trusting the search that found it, ``numeric`` float64 with a stated tolerance.  ``function`` takes
+    a :class:`samefn.draw.Draw`, or nothing where there is nothing to draw; it returns what it measured
+    and raises :class:`ClaimFailed`.
     """
 
-    strength: Strength
+    claim: str
     statement: str
-    measured: str
+    function: Callable[..., str]
+    strength: Strength | None = None
+    dropped: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def kind(self) -> str:
+        return self.strength or f"control: {self.dropped}"
+
+    @cached_property
+    def seeded(self) -> bool:
+        """Whether the check draws anything; one that does not comes out the same for every seed."""
+        return bool(inspect.signature(self.function).parameters)
+
+    def run(self, seed: int = 0) -> Result:
+        """Call the function in float64 without gradients.  Its draw belongs to it alone: no other check
+        moves its figures.
+        """
+        start = time.perf_counter()
+        with torch.no_grad(), _float64():
+            draw = (Draw.of(self.claim, self.name, seed),) if self.seeded else ()
+            measured = self.function(*draw)
+        require(
+            isinstance(measured, str) and measured,
+            f"{self.claim}, {self.name}: says nothing of what it measured",
+        )
+        return Result(self, measured, time.perf_counter() - start)
 
 
 @dataclass(frozen=True)
-class Control:
-    """One hypothesis dropped, and the failure of the conclusion that this brought about."""
+class Result:
+    """A check that passed, and what it measured."""
 
-    dropped: str
-    statement: str
+    check: Check
     measured: str
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Report:
-    """Evidence and controls of one run; shown as a table in a notebook."""
+    """The results of one run; shown as a table in a notebook."""
 
     claim: Claim
-    evidence: tuple[Evidence, ...]
-    controls: tuple[Control, ...]
-    seconds: float
+    results: tuple[Result, ...]
 
     @property
-    def strengths(self) -> tuple[Strength, ...]:
-        """The strengths that occur, strongest first."""
-        order: tuple[Strength, ...] = ("exact", "certificate", "numeric")
-        return tuple(s for s in order if any(e.strength == s for e in self.evidence))
+    def seconds(self) -> float:
+        return sum(result.seconds for result in self.results)
 
-    def _rows(self) -> list[tuple[str, str, str]]:
-        return [(e.strength, e.statement, e.measured) for e in self.evidence] + [
-            (f"control: {c.dropped}", c.statement, c.measured) for c in self.controls
-        ]
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Kind, statement and figures of each check."""
+        return [(r.check.kind, r.check.statement, r.measured) for r in self.results]
 
     def __repr__(self) -> str:
         lines = [f"{self.claim.id}  {self.claim.title}"]
-        lines += [f"  {kind:<12} {what}: {measured}" for kind, what, measured in self._rows()]
+        lines += [f"  {kind:<12} {what}: {measured}" for kind, what, measured in self.rows]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         caption = f"{self.claim.id}: {self.claim.title} ({self.claim.source})"
-        return table(("check", "what it shows", "measured"), self._rows(), caption)
+        return table(("check", "what it shows", "measured"), self.rows, caption)
 
 
 @dataclass(frozen=True)
 class Claim:
     """A numbered result of the book.
 
-    ``uses`` lists the ids of the claims that its statement or proof needs; ``chapter`` is the
-    page that proves it, relative to ``book/`` and without suffix.  ``evidence`` and ``controls``
-    take a seed, build fresh random instances from it, and raise :class:`ClaimFailed`.
+    ``uses`` lists the ids of the claims that its statement or proof needs; ``chapter`` is the page that
+    proves it, relative to ``book/`` and without suffix.  Functions become its checks by the decorators
+    :meth:`exact`, :meth:`certificate`, :meth:`numeric` and :meth:`control`, evidence before controls.
     """
 
     id: str
@@ -120,80 +160,81 @@ class Claim:
     hypotheses: tuple[str, ...]
     uses: tuple[str, ...]
     chapter: str
-    evidence: Callable[[int], Iterable[Evidence]]
-    controls: Callable[[int], Iterable[Control]]
+    checks: list[Check] = field(default_factory=list, repr=False)
 
-    def check(self, seed: int = 0) -> Report:
-        """Run evidence and controls; raises ClaimFailed if either fails or is empty."""
-        start = time.perf_counter()
-        evidence, controls = tuple(self.evidence(seed)), tuple(self.controls(seed))
-        require(evidence, f"{self.id} has no evidence")
-        require(controls, f"{self.id} has no control")
-        return Report(self, evidence, controls, time.perf_counter() - start)
+    def _add(self, statement: str, **kind: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        def add(function: Callable[..., str]) -> Callable[..., str]:
+            check = Check(self.id, statement, function, **kind)  # pyright: ignore[reportArgumentType]
+            if any(other.name == check.name for other in self.checks):
+                raise ValueError(f"{self.id} has two checks of the name {check.name}")
+            self.checks.append(check)
+            return function
+
+        return add
+
+    def exact(self, statement: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        """Evidence in SymPy or rational arithmetic."""
+        return self._add(statement, strength="exact")
+
+    def certificate(self, statement: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        """Evidence by a witness that can be checked without trusting how it was found."""
+        return self._add(statement, strength="certificate")
+
+    def numeric(self, statement: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        """Evidence in float64, to a tolerance that the check states."""
+        return self._add(statement, strength="numeric")
+
+    def control(self, dropped: str, statement: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        """The hypothesis ``dropped`` is violated, and what the claim says then fails as ``statement``
+        says.
+        """
+        return self._add(statement, dropped=dropped)
+
+    @property
+    def evidence(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.strength)
+
+    @property
+    def controls(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.strength)
+
+    @property
+    def strengths(self) -> tuple[Strength, ...]:
+        """The strengths of its evidence, strongest first."""
+        return tuple(s for s in get_args(Strength) if any(check.strength == s for check in self.checks))
+
+    def check(self, *names: str, seed: int = 0) -> Report:
+        """Run the checks of those names, all if none is given; raises ClaimFailed if one fails.
+
+        A claim without evidence or without a control fails.  ValueError names the checks there are.
+        """
+        require(self.evidence, f"{self.id} has no evidence")
+        require(self.controls, f"{self.id} has no control")
+        known = [check.name for check in self.checks]
+        for name in names:
+            if name not in known:
+                raise ValueError(f"name {name!r} is no check of {self.id}; its checks are {', '.join(known)}")
+        return Report(
+            self, tuple(check.run(seed) for check in self.checks if not names or check.name in names)
+        )
 
 
-@cache
+def get(claim_id: str) -> Claim:
+    """The claim of that id, from its module, the only one that is imported; ValueError names the known
+    ids.
+    """
+    if claim_id not in MODULES:
+        raise ValueError(
+            f"claim_id {claim_id!r} is not a claim of this book; known ids: {', '.join(MODULES)}"
+        )
+    return importlib.import_module(f".{MODULES[claim_id]}", __name__).claim
+
+
 def registry() -> dict[str, Claim]:
     """All claims by id, in the order of the book."""
-    found = [importlib.import_module(f".{name}", __name__).CLAIM for name in MODULES]
-    return {claim.id: claim for claim in found}
+    return {claim_id: get(claim_id) for claim_id in MODULES}
 
 
-def get(id: str) -> Claim:
-    """The claim of that id; ValueError names the known ids."""
-    if id not in registry():
-        raise ValueError(f"id {id!r} is not a claim of this book; known ids: {', '.join(registry())}")
-    return registry()[id]
-
-
-def check(id: str, seed: int = 0) -> Report:
-    """Run the evidence and controls of one claim on instances drawn from ``seed``."""
-    return get(id).check(seed)
-
-
-def dependency_graph() -> nx.DiGraph:
-    """An edge from each claim to every claim that uses it."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from(registry())
-    graph.add_edges_from((used, claim.id) for claim in registry().values() for used in claim.uses)
-    return graph
-
-
-def chapter_map() -> HTML:
-    """The dependency graph drawn with every claim a link to its chapter, for pages that lie in ``book/``."""
-    return linked_graph(
-        dependency_graph(),
-        {claim.id: claim.title for claim in registry().values()},
-        {claim.id: f"{claim.chapter}.html" for claim in registry().values()},
-        alt="Map of the claims; an arrow leads from each claim to those that use it. Every box links to a chapter.",
-    )
-
-
-def ledger(seed: int = 0) -> HTML:
-    """Every claim checked once: a table of strengths and times, then each claim's figures and controls, folded."""
-    rows, details = [], []
-    for claim in registry().values():
-        report = claim.check(seed)
-        link = f'<a href="{claim.chapter}.html">{escape(claim.id)}</a>'
-        uses = ", ".join(claim.uses).replace("-", "\u2011") or "–"  # ids do not break at their hyphen
-        counts = (str(len(report.evidence)), str(len(report.controls)), f"{report.seconds:.1f}")
-        rows.append((link, claim.title, claim.source, uses, ", ".join(report.strengths), *counts))
-        given = escape("; ".join(claim.hypotheses))
-        details.append(
-            f"<details><summary>{escape(claim.id)}: {escape(claim.title)}</summary>"
-            f"<p>Hypotheses: {given}.</p>{report._repr_html_()}</details>"
-        )
-    headings = ("claim", "title", "source", "rests on", "strength", "checks", "controls", "seconds")
-    return HTML(table(headings, rows, f"{len(rows)} claims, checked with seed {seed}", raw=(0,)) + "".join(details))
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str, raw: Sequence[int] = ()) -> str:
-    """An HTML table with a caption; cells are escaped, except in the columns listed in ``raw``."""
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in headings)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{c if i in raw else escape(c)}</td>" for i, c in enumerate(row)) + "</tr>" for row in rows
-    )
-    return (
-        f'<div class="claim-table"><table class="table"><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+def check(claim_id: str, *names: str, seed: int = 0) -> Report:
+    """Run the checks of one claim, or those of the given names, on instances drawn from ``seed``."""
+    return get(claim_id).check(*names, seed=seed)

@@ -1,0 +1,65 @@
+"""The claim ledger: every check of every claim run once, and the map of which claim rests on which."""
+
+from __future__ import annotations
+
+from html import escape
+
+import networkx as nx
+from IPython.display import HTML
+
+from ..pages.display import linked_graph, table
+from . import Claim, Report, registry
+
+
+def dependency_graph() -> nx.DiGraph:
+    """An edge from each claim to every claim that uses it."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(registry())
+    graph.add_edges_from((used, claim.id) for claim in registry().values() for used in claim.uses)
+    return graph
+
+
+def chapter_map() -> HTML:
+    """The dependency graph drawn with every claim a link to its chapter, for pages that lie in ``book/``."""
+    return linked_graph(
+        dependency_graph(),
+        {claim.id: claim.title for claim in registry().values()},
+        {claim.id: f"{claim.chapter}.html" for claim in registry().values()},
+        alt="Map of the claims; an arrow leads from each claim to those that use it. "
+        "Every box links to a chapter.",
+    )
+
+
+def ledger(seed: int = 0) -> HTML:
+    """Every claim checked once: a table of strengths and times, then a row for each check, folded by
+    claim.
+    """
+    reports = [claim.check(seed=seed) for claim in registry().values()]
+    headings = ("claim", "title", "source", "rests on", "strength", "checks", "controls", "seconds")
+    caption = f"{len(reports)} claims, checked with seed {seed}"
+    summary = table(headings, [_summary(report) for report in reports], caption, raw=(0,))
+    return HTML(summary + "".join(_details(report) for report in reports))
+
+
+def _summary(report: Report) -> tuple[str, ...]:
+    claim = report.claim
+    uses = ", ".join(claim.uses).replace("-", "\u2011") or "–"  # ids do not break at their hyphen
+    counts = str(len(claim.evidence)), str(len(claim.controls)), f"{report.seconds:.1f}"
+    return _link(claim), claim.title, claim.source, uses, ", ".join(claim.strengths), *counts
+
+
+def _link(claim: Claim) -> str:
+    return f'<a href="{claim.chapter}.html">{escape(claim.id)}</a>'
+
+
+def _details(report: Report) -> str:
+    claim = report.claim
+    rows = [
+        (f"<code>{r.check.name}</code>", r.check.kind, r.check.statement, r.measured, f"{r.seconds:.2f}")
+        for r in report.results
+    ]
+    checks = table(("check", "kind", "what it shows", "measured", "seconds"), rows, claim.source, raw=(0,))
+    return (
+        f'<details id="{escape(claim.id)}"><summary>{escape(claim.id)}: {escape(claim.title)}</summary>'
+        f"<p>Hypotheses: {escape('; '.join(claim.hypotheses))}.</p>{checks}</details>"
+    )

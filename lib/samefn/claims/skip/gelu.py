@@ -1,0 +1,250 @@
+"""A-T10: when a GELU block absorbs its skip.  Chapter ``skip/gelu``."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+
+import sympy
+import torch
+from sympy.polys.matrices import DomainMatrix
+
+from ...activations import get
+from ...draw import Draw
+from ...functions import gap
+from ...networks import MLP, Residual, random_mlp
+from ...skip.absorption import absorb
+from ...skip.planted import plant, subsets_that_work
+from .. import Claim, require
+from .degenerate import absorbs_without_a_set
+
+claim = Claim(
+    id="A-T10",
+    title="A GELU block absorbs its skip iff P_S = −I for some set S of units",
+    source="[A], Theorem 10",
+    hypotheses=("every u_i ≠ 0", "u_i ≠ ±u_j for i ≠ j", "every a_i ≠ 0", "no biases", "same width"),
+    uses=(),
+    chapter="skip/gelu",
+)
+
+Unit = tuple[int, int]  # (a, u), one unit a σ(ux) on the line
+
+
+def _coefficient(k: int) -> sympy.Expr:
+    """The coefficient of z^{2k}, k ≥ 1, in GELU's even part h(z) = z erf(z/√2)/2, exactly; never 0."""
+    j = k - 1
+    return sympy.Integer(-1) ** j / (sympy.sqrt(2 * sympy.pi) * 2**j * sympy.factorial(j) * (2 * j + 1))
+
+
+def _separating_direction(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """An integer vector n for which the numbers |u·n|, u in ``rows``, are nonzero and distinct.
+
+    Walks along the curve (1, s, s², ...).  Each of the N² conditions u·n ≠ 0, (u - v)·n ≠ 0 and
+    (u + v)·n ≠ 0 excludes at most d - 1 values of s, so N²(d - 1) + 1 values are enough.
+    Raises ValueError if a row is zero or two rows are equal up to sign: then there is no such n.
+    """
+    number, d = len(rows), len(rows[0])
+    for s in range(number**2 * (d - 1) + 1):
+        n = tuple(s**power for power in range(d))
+        lengths = {abs(_dot(row, n)) for row in rows}
+        if len(lengths) == number and 0 not in lengths:
+            return n
+    raise ValueError("rows must be nonzero and pairwise different up to sign")
+
+
+def _dot(u: Sequence[int], v: Sequence[int]) -> int:
+    return sum(p * q for p, q in zip(u, v, strict=True))
+
+
+def _rows(draw: Draw, d: int, number: int) -> list[tuple[int, ...]]:
+    """Integer rows, nonzero and different up to sign; the last is three times the first."""
+    while True:
+        rows = [tuple(row) for row in draw.integers(-4, 5, number - 1, d).tolist()]
+        rows.append(tuple(3 * p for p in rows[0]))
+        up_to_sign = {max(row, tuple(-p for p in row)) for row in rows}
+        if len(up_to_sign) == number and (0,) * d not in up_to_sign:
+            return rows
+
+
+def _moment_determinant(alphas: Sequence[int]) -> tuple[int, int]:
+    """det of the matrix α_i^{2k}, k = 1..N, by elimination, and the product formula for it."""
+    size = len(alphas)
+    powers = [[sympy.ZZ(alpha) ** (2 * k) for alpha in alphas] for k in range(1, size + 1)]
+    product = math.prod(alpha**2 for alpha in alphas)
+    product *= math.prod(q**2 - p**2 for p, q in itertools.combinations(alphas, 2))
+    return int(DomainMatrix(powers, (size, size), sympy.ZZ).det()), product
+
+
+def _function_on_line(units: Sequence[Unit], skip: int = 0) -> tuple[int, ...]:
+    """Integers that determine x ↦ skip·x + Σ a σ(ux) among all sums of at most three units.
+
+    Twice the slope of the odd part, then Σ a u^{2k} for k = 1..6.  Two such functions have at most
+    six values of |u| between them, so a Vandermonde determinant makes equal moments mean equal functions.
+    """
+    moments = [sum(a * u ** (2 * k) for a, u in units) for k in range(1, 7)]
+    return 2 * skip + sum(a * u for a, u in units), *moments
+
+
+@cache
+def _all_blocks_on_line() -> dict[tuple[int, ...], set[tuple[Unit, ...]]]:
+    """Every block of three units with a in -2..2 and u in -3..3, degenerate or not, by its function."""
+    units = list(itertools.product(range(-2, 3), range(-3, 4)))
+    table: dict[tuple[int, ...], set[tuple[Unit, ...]]] = {}
+    for block in itertools.combinations_with_replacement(units, 3):
+        table.setdefault(_function_on_line(block), set()).add(tuple(sorted(block)))
+    return table
+
+
+def _turned_around(units: Sequence[Unit]) -> set[tuple[Unit, ...]]:
+    """The blocks that the theorem allows: for each S with Σ_S a u = -1, the units with S negated."""
+    found = set()
+    for signs in itertools.product((1, -1), repeat=len(units)):
+        signed = list(zip(units, signs, strict=True))
+        if sum(a * u for (a, u), sign in signed if sign == -1) == -1:
+            found.add(tuple(sorted((a, sign * u) for (a, u), sign in signed)))
+    return found
+
+
+def _stretched(d: int, m: int, name: str, draw: Draw) -> MLP:
+    """A random block whose last row is a multiple of its first, of another length."""
+    block = random_mlp(d, m, name, generator=draw)
+    up = block.up.clone()
+    up[-1] = (1.5 + draw.uniform(1)) * up[0]
+    return MLP(up, block.down, name)
+
+
+@claim.exact("σ(z) − σ(−z) = z for GELU, with erf and in the tanh form")
+def odd_part() -> str:
+    z = sympy.Symbol("z", real=True)
+    for name in ("gelu", "gelu_tanh"):
+        sigma = get(name).expression
+        difference = sympy.simplify(sigma(z) - sigma(-z) - z)
+        require(difference == 0, f"σ(z) - σ(-z) - z is {difference} for {name}")
+    return "difference 0 (SymPy)"
+
+
+@claim.exact("Taylor coefficients of h at z², z⁴, …, z¹⁶")
+def taylor_coefficients() -> str:
+    z = sympy.Symbol("z", real=True)
+    series = sympy.series(get("gelu").even_part(z), z, 0, 18).removeO()
+    difference = sympy.simplify(series - sum(_coefficient(k) * z ** (2 * k) for k in range(1, 9)))
+    require(difference == 0, f"the Taylor series of h is off by {difference}")
+    return "the formula's, none of them 0"
+
+
+@claim.exact("moment systems of rows with a collinear pair are regular")
+def regular_moment_systems(draw: Draw) -> str:
+    shapes = ((1, 3), (2, 4), (3, 5), (4, 6))
+    for d, number in shapes:
+        rows = _rows(draw, d, number)
+        n = _separating_direction(rows)
+        determinant, product = _moment_determinant([_dot(row, n) for row in rows])
+        regular = determinant == product != 0
+        require(regular, f"rows {rows}: determinant {determinant}, formula {product}")
+    return f"{len(shapes)} systems, up to 6 rows"
+
+
+@claim.exact("on the line, all residual-free blocks of a grid searched")
+def no_other_block_on_the_line(draw: Draw) -> str:
+    table, rng, drawn, absorbing = _all_blocks_on_line(), draw.rng(), 60, 0
+    for _ in range(drawn):
+        inner, outer = rng.permutation([1, 2, 3]) * rng.choice([-1, 1], 3), rng.choice([-2, -1, 1, 2], 3)
+        units = list(zip(outer.tolist(), inner.tolist(), strict=True))
+        equal, allowed = table.get(_function_on_line(units, skip=1), set()), _turned_around(units)
+        require(equal == allowed, f"x + B for units {units} equals {equal}, the theorem allows {allowed}")
+        absorbing += bool(equal)
+    both = 0 < absorbing < drawn
+    require(both, f"{absorbing} of {drawn} blocks absorb: one side of the claim was not tried")
+    searched = sum(len(blocks) for blocks in table.values())
+    by = f"{absorbing} absorb, each by the S of the criterion and in no other way"
+    return f"{drawn} blocks against {searched}; {by}"
+
+
+@claim.numeric("absorb agrees with trying all 2^m subsets")
+def agrees_with_all_subsets(draw: Draw) -> str:
+    for d, m, name in ((1, 4, "gelu"), (3, 8, "gelu_tanh")):
+        free, units = _stretched(d, m, name, draw), draw.subset(m - 1, d + 1)
+        for residual in (Residual(free), plant(free, units)):
+            found, oracle = absorb(residual), subsets_that_work(residual)
+            require(found.absorbed is bool(oracle), f"absorb says {found.absorbed}, all subsets say {oracle}")
+        only = found.flipped == units and oracle == [units]
+        require(only, f"planted {units}, found {found.flipped}, all {oracle}")
+    return "4 blocks with a collinear pair"
+
+
+@claim.numeric("the planted set turned around gives the same function")
+def planted_sets_turned(draw: Draw) -> str:
+    worst = 0.0
+    for d, m, name in ((1, 4, "gelu"), (3, 8, "gelu_tanh")):
+        units = draw.subset(m - 1, d + 1)
+        residual = plant(_stretched(d, m, name, draw), units)
+        found = absorb(residual)
+        require(found.flipped == units, f"planted {units}, found {found.flipped}")
+        worst = max(worst, gap(residual, found.network, draw.normal(300, d)))
+    # sums of a few products in float64; 1e-11 leaves room for badly conditioned plants
+    require(worst < 1e-11, f"the turned block differs by {worst:.1e}")
+    return f"relative difference {worst:.1e}"
+
+
+@claim.certificate("a random block, d = 16, m = 64, refuted for all S at once")
+def random_block_refuted(draw: Draw) -> str:
+    found = absorb(Residual(_stretched(16, 64, "gelu", draw)))
+    require(found.absorbed is False and found.margin > 0, f"a random block was not refuted: {found}")
+    return f"‖I + P_S‖ ≥ {found.margin:.2f}"
+
+
+@claim.control("u_i ≠ −u_j", "x + aσ(x) + bσ(−x) = (a + 1)σ(x) + (b − 1)σ(−x)")
+def opposite_rows(draw: Draw) -> str:
+    b, more = draw.integers(2, 7, 2).tolist()
+    a = b + more  # none of a, -b, a - b is -1: no S works
+    pair, other = [(a, 1), (b, -1)], [(a + 1, 1), (b - 1, -1)]
+    require(_function_on_line(pair, skip=1) == _function_on_line(other), "the pair did not take the skip")
+    require(not _turned_around(pair), "a set S works after all")
+    alphas = [_dot(row, (1, 7)) for row in ((1, 2), (3, -1), (-1, -2))]
+    require(_moment_determinant(alphas) == (0, 0), "opposite rows left the moment system regular")
+    return f"exact, a = {a}, b = {b}; the determinant of the moment system is 0"
+
+
+@claim.control("nondegeneracy, dead unit", "absorbs although no S works")
+def dead_unit(draw: Draw) -> str:
+    return absorbs_without_a_set("dead unit", "gelu", draw)
+
+
+@claim.control("nondegeneracy, duplicated unit", "absorbs although no S works")
+def duplicated_unit(draw: Draw) -> str:
+    return absorbs_without_a_set("duplicated unit", "gelu", draw)
+
+
+@claim.control("nondegeneracy, opposite pair", "absorbs although no S works")
+def opposite_pair(draw: Draw) -> str:
+    return absorbs_without_a_set("opposite pair", "gelu", draw)
+
+
+@claim.control("analytic even part", "rows 1 and 2 on the line: ReLU absorbs, GELU does not")
+def relu_on_the_line(draw: Draw) -> str:
+    up, down = torch.tensor([[1.0], [2.0]]), draw.uniform(1, 2) + 0.1  # positive: no sum is -1
+    bent, smooth = (absorb(Residual(MLP(up, down, name))) for name in ("relu", "gelu"))
+    require(bent.absorbed is True and smooth.absorbed is False, f"ReLU {bent}, GELU {smooth}")
+    return f"GELU margin {smooth.margin:.2f}"
+
+
+@claim.control("even part not a polynomial", "σ(z) = z/2 + z² on the line absorbs, no S works")
+def polynomial_even_part(draw: Draw) -> str:
+    a, u, b, v = (Fraction(n, 3) for n in draw.integers(1, 9, 4).tolist())  # positive: no S works
+    slope, square = 1 + (a * u + b * v) / 2, a * u**2 + b * v**2  # σ(z) = z/2 + z²
+    p, q = square / 2 + slope, square / 2 - slope  # p σ(x) + q σ(-x)
+    require(((p - q) / 2, p + q) == (slope, square), "two units z/2 + z² missed the skip block")
+    return f"{p}·σ(x) + ({q})·σ(−x), exact"
+
+
+@claim.control("same width", "on the line one unit more absorbs every block")
+def wider_block(draw: Draw) -> str:
+    block = random_mlp(1, 1, "gelu", generator=draw)
+    u, a = block.up, block.down
+    wider = MLP(torch.cat([u, -u]), torch.cat([a + 1 / u, -1 / u], 1), "gelu")
+    off = gap(Residual(block), wider, draw.normal(300, 1))
+    require(absorb(Residual(block)).absorbed is False and off < 1e-10, f"one unit more leaves {off:.1e}")
+    return f"relative difference {off:.1e}"

@@ -1,0 +1,81 @@
+"""Draw: a seeded generator that makes the random objects of the book, in float64."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def normal(*shape: int, generator: torch.Generator | None = None) -> Float[Tensor, "..."]:
+    """Independent standard normal numbers in float64; without a generator, from the global one."""
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+class Draw(torch.Generator):
+    """A CPU generator seeded with ``seed``; every method draws from it, in the order of the calls.
+
+    It goes wherever a ``generator`` is asked for.  ``Draw(s).normal(3)`` are the numbers of
+    ``torch.randn(3, generator=torch.Generator().manual_seed(s), dtype=torch.float64)``.
+    """
+
+    def __new__(cls, seed: int = 0) -> Draw:
+        return super().__new__(cls, device="cpu")  # pyright: ignore[reportCallIssue]
+
+    def __init__(self, seed: int = 0) -> None:
+        self.manual_seed(seed)
+
+    @classmethod
+    def of(cls, *names: object) -> Draw:
+        """The generator that belongs to these names and numbers: the same on every machine, unlike any
+        other's.
+        """
+        digest = hashlib.sha256("\0".join(map(str, names)).encode()).digest()
+        return cls(int.from_bytes(digest[:7], "big"))
+
+    def normal(self, *shape: int) -> Float[Tensor, "..."]:
+        """Independent standard normal numbers."""
+        return normal(*shape, generator=self)
+
+    def uniform(self, *shape: int) -> Float[Tensor, "..."]:
+        """Independent numbers, uniform in [0, 1)."""
+        return torch.rand(shape, generator=self, dtype=torch.float64)
+
+    def integers(self, low: int, high: int, *shape: int) -> Int[Tensor, "..."]:
+        """Independent integers, uniform in ``low``, …, ``high`` - 1."""
+        return torch.randint(low, high, shape, generator=self)
+
+    def integer(self, low: int, high: int) -> int:
+        """One integer, uniform in ``low``, …, ``high`` - 1."""
+        return int(self.integers(low, high))
+
+    def signs(self, n: int) -> Float[Tensor, "n"]:
+        """n fair signs, 1.0 or -1.0."""
+        return 2.0 * self.integers(0, 2, n).to(torch.float64) - 1
+
+    def permutation(self, n: int) -> Int[Tensor, "n"]:
+        """A uniform permutation of 0, …, n - 1."""
+        return torch.randperm(n, generator=self)
+
+    def subset(self, n: int, size: int) -> tuple[int, ...]:
+        """A uniform subset of 0, …, n - 1 with ``size`` elements, sorted."""
+        if not 0 <= size <= n:
+            raise ValueError(f"size must lie between 0 and n = {n}, got {size}")
+        return tuple(sorted(self.permutation(n)[:size].tolist()))
+
+    def choice(self, options: Sequence[T]) -> T:
+        """One of the options, all equally likely.  Raises ValueError if there are none."""
+        if len(options) == 0:
+            raise ValueError("options must not be empty")
+        return options[self.integer(0, len(options))]
+
+    def rng(self) -> np.random.Generator:
+        """A NumPy generator seeded from this one."""
+        return np.random.default_rng(self.integer(0, 2**62))

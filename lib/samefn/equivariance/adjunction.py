@@ -1,0 +1,52 @@
+"""Layers whose inputs can be moved by moving their weights, and one whose cannot: convolution, and Deep
+Sets.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import sympy
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+
+def convolve(
+    images: Float[Tensor, "batch c n n"], kernel: Float[Tensor, "c_out c 3 3"]
+) -> Float[Tensor, "batch c_out n n"]:
+    """Circular convolution: images wrap around at the border."""
+    return F.conv2d(F.pad(images, (1, 1, 1, 1), mode="circular"), kernel)
+
+
+def householder() -> list[list[Fraction]]:
+    """The reflection I − 2uuᵀ/u·u with u = (1, 1, 0, −2): it fixes (1, 1, 1, 1) and permutes nothing."""
+    u = (1, 1, 0, -2)
+    return [
+        [Fraction(int(i == j)) - Fraction(2 * a * b, 6) for j, b in enumerate(u)] for i, a in enumerate(u)
+    ]
+
+
+def squared_deviations(x: np.ndarray) -> np.ndarray:
+    """The layer (x − mean)², a Deep Sets layer with λ = 1, γ = −1 and the square as activation."""
+    return (x - x.sum() / len(x)) ** 2
+
+
+@cache
+def variance_weights() -> tuple[set, set]:
+    """All γ_1/λ_1, and all λ_2, for which two Deep Sets layers with the square between compute the
+    variance of four numbers.
+
+    A layer is λx + γ·mean(x).  Solved by SymPy for the weights as unknowns.
+    """
+    x = sympy.symbols("x1:5")
+    own, ratio, last_own, last_mean = sympy.symbols("own ratio last_own last_mean")
+    mean = sum(x) / 4
+    hidden = [(own * (a + ratio * mean)) ** 2 for a in x]
+    output = last_own * hidden[0] + last_mean * sum(hidden) / 4
+    variance = sum((a - mean) ** 2 for a in x) / 4
+    equations = sympy.Poly(sympy.expand(output - variance), *x).coeffs()
+    solutions = sympy.solve(equations, [ratio, last_own, last_mean], dict=True)
+    return {s[ratio] for s in solutions}, {s[last_own] for s in solutions}

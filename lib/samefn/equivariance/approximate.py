@@ -1,0 +1,139 @@
+"""Networks that are nearly equivariant: errors of layers against the error end to end (chapter
+``equivariance/mirror``).
+
+g is one matrix that acts on inputs and outputs alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..networks import DeepMLP
+from .alignment import nearest_symmetry, random_symmetry
+from .groups import Representation, cyclic, on_images, permutation_representation, representation, trivial
+from .layerwise import least_squares_action, symmetrise, transport
+
+SIDE = 3  # images of 3 × 3 pixels
+
+
+@cache
+def mirror_actions() -> tuple[Representation, Representation]:
+    """The mirror on images of 3 × 3 pixels, and on eight units: two symmetric, two pairs, two negated."""
+    group = cyclic(2)
+    negated = representation(group, {group.generators[0]: -torch.eye(2, dtype=torch.float64)})
+    return on_images(group, SIDE), trivial(group, 2) + 2 * permutation_representation(group) + negated
+
+
+def planted_autoencoder(*, generator: torch.Generator) -> tuple[DeepMLP, Float[Tensor, "8 8"]]:
+    """A reduced tanh autoencoder with equivariant layers, its units in random order and with random signs;
+    Q = ρ_1(g).
+    """
+    images, hidden = mirror_actions()
+    sizes = [(hidden.dimension, images.dimension), (images.dimension, hidden.dimension)]
+    weights = [torch.randn(*size, generator=generator, dtype=torch.float64) / 2 for size in sizes]
+    biases = [torch.randn(m, generator=generator, dtype=torch.float64) / 2 for m, _ in sizes]
+    network = symmetrise(DeepMLP(weights, biases), [images, hidden, images])
+    hiding = random_symmetry(network, generator=generator)
+    (k,) = hiding.matrices()
+    return hiding.apply(network), k @ hidden.matrices[1] @ k.T
+
+
+def nudged(network: DeepMLP, size: float, *, generator: torch.Generator) -> DeepMLP:
+    """The network with normal noise of standard deviation ``size`` on all weights and biases."""
+    layers = network.layers
+    both = layers.weights + layers.biases
+    noisy = [p + size * torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in both]
+    half = len(layers.weights)
+    return DeepMLP(noisy[:half], noisy[half:], network.activations)
+
+
+def tilted(network: DeepMLP, scale: float, *, generator: torch.Generator) -> DeepMLP:
+    """The network with noise of size 0.1 on the rows of layer 1 alone, and layer 2 multiplied by
+    ``scale``.
+    """
+    layers = network.layers
+    first, second = layers.weights
+    noise = torch.randn(first.shape, generator=generator, dtype=torch.float64)
+    moved = layers.replaced(0, first + 0.1 * noise).replaced(1, scale * second, scale * layers.biases[1])
+    return network.rebuilt(moved)
+
+
+def with_faint_unit(network: DeepMLP, outgoing: float, *, generator: torch.Generator) -> DeepMLP:
+    """One more unit with a random row, whose outgoing weights have norm ``outgoing``."""
+    layers = network.layers
+    second = layers.weights[1]
+    row = torch.randn(1, layers.weights[0].shape[1] + 1, generator=generator, dtype=torch.float64)
+    draw = torch.randn(len(second), 1, generator=generator, dtype=torch.float64)
+    column = torch.nn.functional.normalize(draw, dim=0)
+    rows = torch.cat([layers.rows(0), row])
+    wider = layers.replaced(0, rows[:, :-1], rows[:, -1])
+    return network.rebuilt(wider.replaced(1, torch.cat([second, outgoing * column], 1)))
+
+
+@torch.no_grad()
+def end_to_end(network: DeepMLP, g: Float[Tensor, "n n"], x: Float[Tensor, "batch n"]) -> float:
+    """Root mean square over x of ‖f(gx) − g f(x)‖, relative to that of ‖f(x)‖."""
+    y = network(x)
+    return float((network(x @ g.T) - y @ g.T).norm() / y.norm())
+
+
+@torch.no_grad()
+def first_layer(network: DeepMLP, g: Float[Tensor, "n n"], x: Float[Tensor, "batch n"]) -> float:
+    """The same for layer 1, with the matrix A_1 that fits best."""
+    h, moved = network.layer(1, x), network.layer(1, x @ g.T)
+    return float((moved - h @ least_squares_action(h, moved).T).norm() / h.norm())
+
+
+@torch.no_grad()
+def telescope(
+    network: DeepMLP, fitted: Sequence[Float[Tensor, "_ _"]], x: Float[Tensor, "batch n"]
+) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+    """For each row of x: ‖f(A_0 x) − A_L f(x)‖, and the bound Σ_i (Π_{j>i} λ_j) δ_i with λ_j = ‖W_j‖, for
+    tanh layers.
+
+    ``fitted`` are A_0, …, A_L; δ_i is the error of layer i on the value of the layers below.
+    """
+    norms = [float(torch.linalg.matrix_norm(w, 2)) for w in network.weights]
+    bound = torch.zeros(len(x), dtype=x.dtype)
+    whole, y = network(x @ fitted[0].T), x
+    for i in range(1, len(fitted)):
+        after = network.layer(i, y)
+        miss = network.layer(i, y @ fitted[i - 1].T) - after @ fitted[i].T
+        bound += math.prod(norms[i:]) * miss.norm(dim=1)
+        y = after
+    return (whole - y @ fitted[-1].T).norm(dim=1), bound
+
+
+def smallest_singular_value(network: DeepMLP, x: Float[Tensor, "batch n"]) -> float:
+    """Of the derivative of the parameters ↦ the outputs on x, root mean square over x: 0 if a direction is
+    invisible.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    values = tuple(p.detach() for p in network.parameters())
+
+    def outputs(*parameters: Tensor) -> Tensor:
+        return torch.func.functional_call(network, dict(zip(names, parameters, strict=True)), (x,))
+
+    jacobian = torch.func.jacrev(outputs, argnums=tuple(range(len(values))))(*values)
+    stacked = torch.cat([part.reshape(len(x) * network.dim_out, -1) for part in jacobian], 1)
+    return float(torch.linalg.svdvals(stacked / len(x) ** 0.5)[-1])
+
+
+@torch.no_grad()
+def weight_misfit(network: DeepMLP, g: Float[Tensor, "n n"]) -> float:
+    """The distance ‖θ^g − kθ‖ of all weights and biases, for the nearest symmetry k that ``align`` finds."""
+    moved = transport(network, g, g)
+    symmetry = nearest_symmetry(network, moved)
+    pairs = zip(symmetry.apply(network).parameters(), moved.parameters(), strict=True)
+    return math.sqrt(sum(float((p - q).square().sum()) for p, q in pairs))
+
+
+def slope(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """Of the line through two points (error end to end, error of layer 1) on logarithmic axes."""
+    return math.log(b[1] / a[1]) / math.log(b[0] / a[0])

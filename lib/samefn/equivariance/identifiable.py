@@ -1,0 +1,187 @@
+"""Networks with one hidden layer and two things that decide whether their function determines the weights.
+
+The poles of tanh units on a complex line, from which Sussmann's proof reads the weights; and, for ReLU and
+GELU, the ways to turn units over that keep the function.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache, partial
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sympy.polys.domains import QQ
+from sympy.polys.matrices import DomainMatrix
+from torch import Tensor
+
+from ..draw import normal
+from ..networks import DeepMLP
+
+SPARE = ("zero outgoing column", "equal up to sign", "constant unit")
+
+
+def random_shallow(
+    activation: str, units: int, sizes: tuple[int, int] = (2, 2), *, generator: torch.Generator
+) -> DeepMLP:
+    """One hidden layer with standard normal weights and biases; ``sizes`` are the inputs and the outputs."""
+    draw = partial(normal, generator=generator)
+    d, k = sizes
+    return DeepMLP([draw(units, d), draw(k, units)], [draw(units), draw(k)], activation)
+
+
+def _parts(network: DeepMLP) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Copies of the rows u_i, the columns a_i, the biases b_i and the output bias c.
+
+    Raises ValueError unless there is one hidden layer.
+    """
+    layers = network.layers
+    if len(layers.weights) != 2:
+        raise ValueError(f"network must have one hidden layer, got {len(layers.widths)}")
+    up, down, bias, out = (t.clone() for t in (*layers.weights, *layers.biases))
+    return up, down, bias, out
+
+
+def irreducible(network: DeepMLP, tolerance: float = 1e-9) -> bool:
+    """Sussmann's three conditions: no a_i = 0, no u_i = 0, no two (u_i, b_i) equal up to sign."""
+    up, down, bias, _ = _parts(network)
+    forms = torch.cat([up, bias[:, None]], 1)
+    distance = torch.minimum(torch.cdist(forms, forms), torch.cdist(forms, -forms)).fill_diagonal_(1)
+    least = min(down.norm(dim=0).min(), up.norm(dim=1).min(), distance.min())
+    return bool(least > tolerance)
+
+
+def spare_unit_pair(kind: str, *, generator: torch.Generator) -> tuple[DeepMLP, DeepMLP]:
+    """Two tanh networks, three units each, with one function; one of Sussmann's conditions fails, by
+    ``kind``.
+
+    ``kind`` is "zero outgoing column", "equal up to sign" or "constant unit".  Raises ValueError for
+    any other.
+    """
+    if kind not in SPARE:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, SPARE))}, got {kind!r}")
+    up, down, bias, out = _parts(random_shallow("tanh", 3, generator=generator))
+    move = torch.randn(2, generator=generator, dtype=torch.float64)
+    if kind == "zero outgoing column":
+        down[:, 2] = 0
+    elif kind == "equal up to sign":
+        up[2], bias[2] = -up[1], -bias[1]
+    else:
+        up[2] = 0
+    one = DeepMLP([up, down], [bias, out])
+    up, down, bias, out = _parts(one)
+    if kind == "zero outgoing column":
+        up[2] += move
+    elif kind == "equal up to sign":
+        down[:, 1:] += move[:, None]  # unit 2 is minus unit 1
+    else:
+        down[:, 2] += move
+        out -= move * bias[2].tanh()
+    return one, DeepMLP([up, down], [bias, out])
+
+
+def turned(network: DeepMLP, units: Sequence[int]) -> DeepMLP:
+    """The network with the forms u_i·x + b_i of ``units`` negated, and Σ a_i b_i of these units added to c.
+
+    For σ(z) − σ(−z) = z it computes f(x) − P_S x, so the same function if P_S = 0.
+    """
+    up, down, bias, out = _parts(network)
+    S = list(units)
+    out += down[:, S] @ bias[S]
+    up[S], bias[S] = -up[S], -bias[S]
+    return DeepMLP([up, down], [bias, out], network.activations)
+
+
+def with_vanishing_sum(network: DeepMLP, units: Sequence[int]) -> DeepMLP:
+    """Outgoing weights of the first two of ``units`` changed so that Σ a_i u_iᵀ over ``units`` is 0 (d =
+    2).
+    """
+    up, down, bias, out = _parts(network)
+    first, rest = list(units[:2]), list(units[2:])
+    down[:, first] = -(down[:, rest] @ up[rest]) @ torch.linalg.inv(up[first])
+    return DeepMLP([up, down], [bias, out], network.activations)
+
+
+def _subsets(n: int) -> Tensor:
+    """All subsets of n units, one row of 0 and 1 for each."""
+    return torch.tensor(list(itertools.product((0.0, 1.0), repeat=n)), dtype=torch.float64)
+
+
+def _named(subsets: Tensor) -> list[tuple[int, ...]]:
+    return [tuple(c.nonzero().flatten().tolist()) for c in subsets if c.any()]
+
+
+def vanishing_sets(network: DeepMLP, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
+    """All nonempty S with ‖P_S‖ ≤ tolerance, by trying all 2^n."""
+    up, down, _, _ = _parts(network)
+    choices = _subsets(len(up))
+    sums = torch.linalg.matrix_norm(torch.einsum("sm,km,md->skd", choices, down, up))
+    return _named(choices[sums <= tolerance])
+
+
+def harmless_turns(
+    network: DeepMLP, x: Float[Tensor, "batch d"], tolerance: float = 1e-9
+) -> list[tuple[int, ...]]:
+    """All nonempty S whose :func:`turned` network has the values of the network at x, relative to the
+    largest.
+    """
+    up, down, bias, out = _parts(network)
+    choices = _subsets(len(up))
+    sign = 1 - 2 * choices
+    hidden = network.activations[0](sign[:, None] * (x @ up.T + bias))  # (2^n, batch, n)
+    values = hidden @ down.T + out + ((choices * bias) @ down.T)[:, None]
+    gaps = (values - values[0]).abs().amax((1, 2)) / values[0].abs().max()
+    return _named(choices[gaps <= tolerance])
+
+
+@cache
+def _signed_permutations(n: int) -> Tensor:
+    """All 2^n n! of them, of shape (2^n n!, n, n)."""
+    signs = torch.tensor(list(itertools.product((1.0, -1.0), repeat=n)), dtype=torch.float64)
+    orders = torch.tensor(list(itertools.permutations(range(n))))
+    permutations = torch.eye(n, dtype=torch.float64)[orders]
+    return (torch.diag_embed(signs)[:, None] @ permutations[None]).flatten(0, 1)
+
+
+def closest_symmetry(a: DeepMLP, b: DeepMLP) -> float:
+    """The least over all signed permutations k of the largest difference of a weight of k·a from that of
+    b.
+    """
+    (up, down, bias, out), (up_b, down_b, bias_b, out_b) = _parts(a), _parts(b)
+    k = _signed_permutations(len(up))
+    gaps = [(k @ up - up_b).flatten(1), k @ bias - bias_b, (down @ k.mT - down_b).flatten(1)]
+    return float(torch.maximum(torch.cat(gaps, 1).abs().amax(1), (out - out_b).abs().max()).min())
+
+
+def first_pole(slope: float, offset: float) -> complex:
+    """The pole of tanh(slope·t + offset) in the upper half-plane that is nearest to the real line."""
+    return complex(-offset / slope, np.pi / (2 * abs(slope)))
+
+
+def residue(
+    f: Callable[[np.ndarray], np.ndarray], pole: complex, radius: float, points: int = 64
+) -> np.ndarray:
+    """(1/2πi) ∮ f(t) dt over a circle by the trapezoidal rule; ``f`` maps complex (points,) to (points,
+    k).
+    """
+    step = radius * np.exp(2j * np.pi * np.arange(points) / points)
+    return (f(pole + step) * step[:, None]).mean(0)
+
+
+def value_matrix(slopes: Sequence[int], scales: Sequence[Fraction]) -> DomainMatrix:
+    """Exact values of 1 and of tanh(slope·t + log(scale)/2), a row for each of as many t as decide
+    independence.
+
+    With y = e^{2t} the unit is (c y^s − 1)/(c y^s + 1), c the scale.  A combination of the columns is a
+    rational function of y whose numerator has degree at most the sum of the slopes, so it is zero if it is
+    zero at one point more: the rank is the dimension of the span of the functions.
+    """
+    rows = []
+    for y in range(1, sum(slopes) + 2):
+        powers = [c * Fraction(y) ** s for s, c in zip(slopes, scales, strict=True)]
+        values = [(p - 1) / (p + 1) for p in powers]
+        rows.append([QQ(1), *(QQ(v.numerator, v.denominator) for v in values)])
+    return DomainMatrix(rows, (len(rows), len(slopes) + 1), QQ)

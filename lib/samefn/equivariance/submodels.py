@@ -1,0 +1,101 @@
+"""Submodels of multilayer perceptrons: squares that commute, and removing units in any order (chapter
+``equivariance/submodels``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..activations import Activation
+from ..networks import DeepMLP
+from .layerwise import hidden_values
+from .redundancy import drop, fold, merge
+
+Step = tuple[str, int, int] | tuple[str, int, int, int, float]
+MOVES = {"drop": drop, "fold": fold, "merge": merge}
+
+
+def parameters(network: DeepMLP) -> tuple[list[Tensor], list[Tensor]]:
+    """Copies of the weights and the biases, to be changed."""
+    layers = network.layers
+    return [w.clone() for w in layers.weights], [b.clone() for b in layers.biases]
+
+
+@torch.no_grad()
+def square_gaps(
+    large: DeepMLP, small: DeepMLP, project: Sequence[Float[Tensor, "_ _"]], points: Sequence[Tensor]
+) -> list[float]:
+    """For each layer the largest |α*_i f_i(y) − f̃_i(α*_{i−1} y)| over ``points[i − 1]``, relative to the
+    largest |f̃_i|.
+
+    ``project`` holds α* of the hidden layers; at both ends it is the identity.
+    """
+    ends = (torch.eye(n, dtype=torch.float64) for n in (large.dim_in, large.dim_out))
+    stars = [next(ends), *project, next(ends)]
+    gaps = []
+    for i, y in enumerate(points, 1):
+        below = small.layer(i, y @ stars[i - 1].T)
+        gaps.append(float((large.layer(i, y) @ stars[i].T - below).abs().max() / below.abs().max()))
+    return gaps
+
+
+def occurring(network: DeepMLP, x: Float[Tensor, "batch n"]) -> list[Tensor]:
+    """Inputs x and the values that the hidden layers take on them: points of V_0, …, V_{L−1} that occur."""
+    return [x, *hidden_values(network, x)[:-1]]
+
+
+def anywhere(network: DeepMLP, count: int, *, generator: torch.Generator) -> list[Tensor]:
+    """Standard normal points of V_0, …, V_{L−1}, whether they occur or not."""
+    sizes = (network.dim_in, *network.widths)
+    return [torch.randn(count, n, generator=generator, dtype=torch.float64) for n in sizes]
+
+
+def available_moves(network: DeepMLP, tolerance: float = 1e-9) -> list[Step]:
+    """All moves that keep the function, as (name, layer, unit, ...): the arguments of drop, fold and merge.
+
+    Plain loops over all pairs of units: slow, and independent of
+    :func:`samefn.equivariance.redundancy.reduce`.
+    None at all without hidden layers, or where some layer has one unit only.
+    """
+    layers, moves = network.layers, []
+    if min(network.widths, default=0) <= 1:
+        return []
+    for i, activation in enumerate(network.activations):
+        rows, outgoing = layers.rows(i), layers.weights[i + 1]
+        units = range(len(rows))
+        moves += [("drop", i + 1, j) for j in units if outgoing[:, j].abs().max() < tolerance]
+        moves += [("fold", i + 1, j) for j in units if layers.weights[i][j].abs().max() < tolerance]
+        for j, k in ((j, k) for j in units for k in units if j != k):
+            for factor in _factors(activation, rows[j], rows[k], tolerance):
+                if (rows[k] - factor * rows[j]).norm() < tolerance:
+                    moves.append(("merge", i + 1, k, j, factor))
+    return moves
+
+
+def _factors(activation: Activation, row: Tensor, other: Tensor, tolerance: float) -> list[float]:
+    """By what a row may be multiplied to give another one, if the unit's value is to be multiplied by as
+    much.
+    """
+    if activation.degree == 1:
+        return [float(other.norm() / row.norm().clamp_min(tolerance))]
+    return [1.0, -1.0] if activation.symmetry == "sign" else [1.0]
+
+
+def reduce_in_random_order(network: DeepMLP, rng: np.random.Generator) -> DeepMLP:
+    """Apply available moves, one drawn at random after the other, until none is left."""
+    while moves := available_moves(network):
+        name, *arguments = moves[rng.integers(len(moves))]
+        network = MOVES[name](network, *arguments).network
+    return network
+
+
+def two_opposite_pairs() -> DeepMLP:
+    """3x as two pairs of opposite GELU units: σ(x) − σ(−x) + σ(2x) − σ(−2x)."""
+    rows = torch.tensor([[1.0], [-1], [2], [-2]], dtype=torch.float64)
+    biases = [torch.zeros(n, dtype=torch.float64) for n in (4, 1)]
+    return DeepMLP([rows, rows.sign().T.contiguous()], biases, "gelu")

@@ -1,0 +1,220 @@
+"""Stacks of flat blocks, or of slow ones: their linear part, and how far they are from it.
+
+F_l are the first l blocks of a stack and N_l is the product of their skips.  Source: [A], Corollary 7,
+and what the chapter adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..activations import Activation, get, monomial, relu_power
+from ..networks import MLP, GatedMLP, Residual, Stack, random_mlp
+from .absorption import flip
+from .gated import SIGNED_SQRT
+from .planted import plant
+
+# --- kinds of blocks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Blocks without biases, with one activation, ``gated`` or not.
+
+    At every z the activation is at most |z|^k, or |z|^(k-1) for a gate, k the ``degree``.  So a block is
+    at most β‖x‖^k, see :func:`growth_constant`: flat for k > 1, slow for k < 1, with k = 0 where bounded.
+    """
+
+    activation: Activation
+    degree: float
+    gated: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "silu": Kind(get("silu"), 2, gated=True),
+    "gelu": Kind(get("gelu"), 2, gated=True),
+    "relu": Kind(get("relu"), 2, gated=True),
+    "identity": Kind(get("identity"), 2, gated=True),
+    "signed root": Kind(SIGNED_SQRT, 1.5, gated=True),
+    "relu_squared": Kind(get("relu_squared"), 2),
+    "relu_power(1.5)": Kind(relu_power(1.5), 1.5),
+    "monomial(3)": Kind(monomial(3), 3),
+    "relu_power(0.5)": Kind(relu_power(0.5), 0.5),
+    "relu_power(0.75)": Kind(relu_power(0.75), 0.75),
+    "tanh": Kind(get("tanh"), 0),
+    "sigmoid": Kind(get("sigmoid"), 0),
+}
+FLAT_KINDS = tuple(name for name, kind in KINDS.items() if kind.degree > 1)
+SLOW_KINDS = tuple(name for name, kind in KINDS.items() if kind.degree < 1)
+RELU = "relu block"  # neither flat nor slow
+
+
+def random_block(kind: str, d: int, m: int, *, generator: torch.Generator) -> MLP | GatedMLP:
+    """A d → m → d block in float64 of the kind that ``KINDS`` has under that name.
+
+    Independent normal weights of variance 1/d (up and gate) and 1/m (down).  Raises ValueError for
+    another ``kind``, or unless d, m ≥ 1.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    block = random_mlp(d, m, KINDS[kind].activation, generator=generator)
+    if not KINDS[kind].gated:
+        return block
+    gate = torch.randn(m, d, generator=generator, dtype=torch.float64) / d**0.5
+    return GatedMLP(gate, block.up, block.down, block.activation)
+
+
+@torch.no_grad()
+def growth_constant(block: MLP | GatedMLP) -> tuple[float, float]:
+    """(β, k) with ‖B(x)‖ ≤ β‖x‖^k for every x; k = 0 for bounded activations.
+
+    Adds up ‖a_i‖ ‖u_i‖^k, or ‖a_i‖ ‖w_i‖^(k-1) ‖u_i‖ for a gated block.  Raises ValueError unless the
+    block is of one of the ``KINDS``, without biases.
+    """
+    k = _degree(block)
+    down, up = block.down.norm(dim=0), block.up.norm(dim=1)
+    size = block.gate.norm(dim=1) ** (k - 1) * up if isinstance(block, GatedMLP) else up**k
+    return float((down * size).sum()), k
+
+
+def _degree(block: MLP | GatedMLP) -> float:
+    name, gated = block.activation.name, isinstance(block, GatedMLP)
+    biases = (block.gate_bias,) if isinstance(block, GatedMLP) else (block.up_bias, block.down_bias)
+    if any(bias is not None for bias in biases):
+        raise ValueError("block must have no biases")
+    degrees = {kind.activation.name: kind.degree for kind in KINDS.values() if kind.gated == gated}
+    if name not in degrees:
+        kind = "a gated block" if gated else "a block without gates"
+        raise ValueError(f"{kind} must have one of the activations {', '.join(degrees)}, got {name}")
+    return degrees[name]
+
+
+# --- linear parts and remainders --------------------------------------------------------------------
+
+
+def linear_part(block: nn.Module) -> Float[Tensor, "d d"]:
+    """M for x ↦ Mx + B(x): the skip of a Residual, the zero matrix for a block without a skip.
+
+    Raises TypeError unless ``block`` is a Residual, an MLP or a GatedMLP.
+    """
+    if isinstance(block, Residual):
+        return block.skip_matrix().detach()
+    inner = inner_block(block)
+    return torch.zeros(inner.dim_out, inner.dim_in, dtype=inner.up.dtype)
+
+
+def inner_block(block: nn.Module) -> MLP | GatedMLP:
+    """B for x ↦ Mx + B(x).  Raises as :func:`linear_part` does."""
+    inner = block.block if isinstance(block, Residual) else block
+    if not isinstance(inner, (MLP, GatedMLP)):
+        raise TypeError(f"block must be a Residual, an MLP or a GatedMLP, got {type(block).__name__}")
+    return inner
+
+
+def products_of_skips(stack: Stack) -> list[Float[Tensor, "d d"]]:
+    """I, M_1, M_2 M_1, …, with zero matrices for the residual-free blocks: L + 1 matrices for L blocks.
+
+    Raises as :func:`linear_part` does.
+    """
+    products = [torch.eye(stack.dim_in, dtype=torch.float64)]
+    for block in stack.blocks:
+        products.append(linear_part(block) @ products[-1])
+    return products
+
+
+def remainders_at_infinity(stack: Stack) -> tuple[list[float], float]:
+    """(ρ_1, …, ρ_L) and k with ‖F_l(x) - N_l x‖ ≤ ρ_l(1 + ‖x‖^k) for every x.
+
+    The recursion of the chapter's Step 5.  Raises ValueError unless every block is of a slow kind, with
+    or without a skip.
+    """
+    growth = [growth_constant(inner_block(block)) for block in stack.blocks]
+    k = max(degree for _, degree in growth)
+    if k >= 1:
+        raise ValueError(f"stack must have blocks of degree below 1 only, got degree {k:g}")
+    rhos = [0.0]
+    for block, (beta, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
+        grown = beta * (1 + spectral_norm(product) ** k + rhos[-1] ** k)
+        rhos.append(spectral_norm(linear_part(block)) * rhos[-1] + grown)
+    return rhos[1:], k
+
+
+def remainders_at_zero(stack: Stack) -> tuple[list[float], float, float]:
+    """(ρ_1, …, ρ_L), k and r with ‖F_l(x) - N_l x‖ ≤ ρ_l‖x‖^k for ‖x‖ ≤ r.
+
+    Raises ValueError unless every block is of a flat kind, with or without a skip.
+    """
+    growth = [growth_constant(inner_block(block)) for block in stack.blocks]
+    k = min(degree for _, degree in growth)
+    if k <= 1:
+        raise ValueError(f"stack must have blocks of degree above 1 only, got degree {k:g}")
+    rhos, radius = [0.0], 1.0
+    for block, (beta, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
+        size = spectral_norm(product) + rhos[-1]  # the input of this block is at most size·‖x‖
+        radius = min(radius, 1 / size) if size > 0 else radius
+        rhos.append(spectral_norm(linear_part(block)) * rhos[-1] + beta * size**k)
+    return rhos[1:], k, radius
+
+
+def spectral_norm(matrix: Float[Tensor, "n m"]) -> float:
+    """The largest singular value."""
+    return float(torch.linalg.matrix_norm(matrix, 2))
+
+
+# --- stacks with and without skips ------------------------------------------------------------------
+
+
+def random_stacks(
+    kinds: Sequence[str], d: int, *, generator: torch.Generator
+) -> tuple[Stack, Stack, Stack, int]:
+    """Three stacks with one block of each of ``kinds``: with all skips, without one, without any.
+
+    The fourth is the position of the block that has no skip in the second.  Widths are drawn from 3 to 6;
+    the skips are I + a random matrix of norm 1/2, hence invertible; blocks without a skip are drawn anew.
+    Raises as :func:`random_block` does, and ValueError for no kinds.
+    """
+    if len(kinds) == 0:
+        raise ValueError("kinds must name at least one block, got none")
+    residual: list[nn.Module] = []
+    free: list[nn.Module] = []
+    for kind in kinds:
+        noise = torch.randn(d, d, generator=generator, dtype=torch.float64)
+        skip = torch.eye(d, dtype=torch.float64) + noise / (2 * spectral_norm(noise))
+        widths = torch.randint(3, 7, (2,), generator=generator).tolist()
+        residual.append(Residual(random_block(kind, d, widths[0], generator=generator), skip))
+        free.append(random_block(kind, d, widths[1], generator=generator))
+    gone = int(torch.randint(len(kinds), (), generator=generator))
+    one_gone = Stack([*residual[:gone], free[gone], *residual[gone + 1 :]])
+    return Stack(residual), one_gone, Stack(free), gone
+
+
+def absorbing_stack(kinds: Sequence[str], d: int, *, generator: torch.Generator) -> tuple[Stack, Stack]:
+    """A residual stack, and one equal to it in which every ReLU block has lost its skip.
+
+    ``kinds`` names the blocks; "relu block" is a ReLU MLP planted so that d of its units add up to
+    -I, all others are residual blocks as in :func:`random_block` and stay.  Raises as that does.
+    """
+    residual: list[nn.Module] = []
+    shorter: list[nn.Module] = []
+    for kind in kinds:
+        if kind == RELU:
+            planted = _planted_relu(d, generator)
+            residual.append(planted)
+            shorter.append(flip(planted.block, range(d)))
+        else:
+            residual.append(Residual(random_block(kind, d, 4, generator=generator)))
+            shorter.append(residual[-1])
+    return Stack(residual), Stack(shorter)
+
+
+def _planted_relu(d: int, generator: torch.Generator) -> Residual:
+    """Width 2d; the first d units add up to -I, and their rows are orthonormal, which keeps digits."""
+    block = random_mlp(d, 2 * d, generator=generator)
+    up = block.up.detach().clone()
+    up[:d] = torch.linalg.qr(up[:d])[0]
+    return plant(MLP(up, block.down), range(d))

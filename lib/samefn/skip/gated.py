@@ -1,0 +1,83 @@
+"""Gated blocks near the origin: how flat they are, and the skips that gate biases make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import sympy
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..activations import Activation
+from ..networks import Block, GatedMLP, Residual, Stack, checked_weights
+
+# sign(z)√|z|: continuous at 0 and vertical there
+SIGNED_SQRT = Activation(
+    "signed_sqrt",
+    lambda z: z.sign() * z.abs().sqrt(),
+    lambda z: sympy.sign(z) * sympy.sqrt(sympy.Abs(z)),
+    degree=0.5,
+)
+# 1 for z > 0 and otherwise 0: zero at 0, but not continuous there
+STEP = Activation(
+    "step",
+    lambda z: (z > 0).to(z.dtype),
+    lambda z: sympy.Piecewise((1, z > 0), (0, True)),
+    bounded=True,
+    continuous=False,
+)
+
+
+@torch.no_grad()
+def quadratic_constant(block: GatedMLP) -> float:
+    """κ = ‖W_down‖ ‖W_up‖ max ‖w_i‖ with spectral norms.
+
+    If |g(z)| ≤ |z| for all z, then ‖G(x)‖ ≤ κ ‖x‖².  Raises TypeError unless ``block`` is gated,
+    ValueError if it has a gate bias.
+    """
+    if not isinstance(block, GatedMLP):
+        raise TypeError(f"block must be a GatedMLP, got {type(block).__name__}")
+    if block.gate_bias is not None:
+        raise ValueError("block must have no gate bias: with one it is not quadratic at 0")
+    down, up = (float(torch.linalg.matrix_norm(w, 2)) for w in (block.down, block.up))
+    return down * up * float(block.gate.norm(dim=1).max())
+
+
+def jacobian_at_zero(f: Block | Residual | Stack) -> Float[Tensor, "d_out d_in"]:
+    """The derivative of f, a network in float64, at the origin of R^d_in, by automatic differentiation."""
+    with torch.enable_grad():  # without, torch differentiates some activations entry by entry, and warns
+        return torch.func.jacrev(f)(torch.zeros(f.dim_in, dtype=torch.float64)).detach()
+
+
+@torch.no_grad()
+def slope_at_zero(
+    f: Callable[[Tensor], Tensor], direction: Float[Tensor, "d"], radii: Float[Tensor, "n"]
+) -> float:
+    """Slope of log ‖f(r·direction)‖ against log r, least squares over ``radii``.
+
+    Raises ValueError unless the radii are at least two positive numbers and f vanishes at none of them.
+    """
+    if len(radii) < 2 or not bool((radii > 0).all()):
+        raise ValueError(f"radii must be at least two positive numbers, got {radii.tolist()}")
+    sizes = f(radii[:, None] * direction).norm(dim=1)
+    if not bool((sizes > 0).all()):
+        raise ValueError("direction must be one along which f does not vanish: log 0 has no slope")
+    return float(np.polyfit(radii.log().numpy(), sizes.log().numpy(), 1)[0])
+
+
+def biased_pair(gate: Float[Tensor, "d d"], bias: Float[Tensor, "d"]) -> tuple[Residual, GatedMLP]:
+    """A SwiGLU block with gate bias, width 2d, and a residual-free one of that width equal to x + block(x).
+
+    For each j the units SiLU(w_j·x ± b_j) x_j, w_j the rows of ``gate`` and b_j the entries of ``bias``.
+    Raises TypeError or ValueError unless both are finite, of these shapes, and no b_j is 0.
+    """
+    gate = checked_weights("gate", gate, None, len(gate)).detach()
+    bias = checked_weights("bias", bias, len(gate)).detach()
+    if bool((bias == 0).any()):
+        raise ValueError(f"bias must have no zero entry, got {bias.tolist()}")
+    eye = torch.eye(len(gate), dtype=gate.dtype)
+    down = torch.cat([-eye / (2 * bias), eye / (2 * bias)], 1)
+    up, gates, biases = torch.cat([eye, eye]), torch.cat([gate, gate]), torch.cat([bias, -bias])
+    return Residual(GatedMLP(gates, up, down, "silu", biases)), GatedMLP(-gates, up, down, "silu", -biases)

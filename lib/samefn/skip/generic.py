@@ -1,0 +1,74 @@
+"""Random blocks and how often they absorb: laws of initialisation, the negative overlap, exact counts on
+grids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..networks import MLP, random_mlp
+
+
+def uniform_mlp(d: int, m: int, *, generator: torch.Generator, scale: float) -> MLP:
+    """A ReLU block d → m → d in float64 with entries uniform in ±scale/√d (up) and ±scale/√m (down)."""
+
+    def draw(rows: int, columns: int) -> Tensor:
+        number = torch.rand(rows, columns, generator=generator, dtype=torch.float64)
+        return (2 * number - 1) * scale / columns**0.5
+
+    return MLP(draw(m, d), draw(d, m))
+
+
+def orthonormal_mlp(d: int, m: int, *, generator: torch.Generator) -> MLP:
+    """A ReLU block d → m → d, m ≥ d, with orthonormal columns of W_up and rows of W_down, in float64.
+
+    Raises ValueError for m < d, where there is no such block.
+    """
+    if m < d:
+        raise ValueError(f"m must be at least d for orthonormal columns, got d = {d} and m = {m}")
+    first, second = torch.randn(2, m, d, generator=generator, dtype=torch.float64)
+    return MLP(torch.linalg.qr(first)[0], torch.linalg.qr(second)[0].T)
+
+
+# name -> ReLU block of shape d, m (m ≥ d) from a generator;
+# the last law has no density on the space of all weights
+LAWS: dict[str, Callable[[int, int, torch.Generator], MLP]] = {
+    "normal, variances 1/d and 1/m": lambda d, m, g: random_mlp(d, m, generator=g),
+    "uniform, variances 1/d and 1/m": lambda d, m, g: uniform_mlp(d, m, generator=g, scale=3**0.5),
+    "default of nn.Linear, variances 1/3d and 1/3m": lambda d, m, g: uniform_mlp(
+        d, m, generator=g, scale=1.0
+    ),
+    "orthonormal columns and rows": lambda d, m, g: orthonormal_mlp(d, m, generator=g),
+}
+
+
+def negative_overlap(up: Float[Tensor, "... m d"], down: Float[Tensor, "... d m"]) -> Float[Tensor, "..."]:
+    """T = Σ max(0, −a_i·u_i), for one block or a batch of them."""
+    return (-(up * down.transpose(-1, -2)).sum(-1)).clamp(min=0).sum(-1)
+
+
+def mean_length(d: int) -> float:
+    """E‖u‖ for a normal u in R^d with independent entries of variance 1/d; just below 1."""
+    return math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * (2 / d) ** 0.5
+
+
+def absorbing_on_grid(k: int) -> int:
+    """How many W_up, W_down, all 2×2 with entries in {−k, …, k}/k, satisfy W_down W_up = −I; exact.
+
+    W_up determines W_down = −W_up⁻¹, so it is enough to go through all W_up.  Raises ValueError for k < 1.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    p, q, r, s = np.meshgrid(*[np.arange(-k, k + 1)] * 4)
+    det = p * s - q * r
+    entries = -(k**2) * np.stack([s, -q, -r, p])  # of k W_down, times det
+    possible = det != 0
+    whole = entries % np.where(possible, det, 1) == 0
+    small = abs(entries) <= k * abs(det)
+    return int((possible & whole.all(0) & small.all(0)).sum())

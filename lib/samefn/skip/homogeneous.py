@@ -1,0 +1,121 @@
+"""Blocks of one degree k ≠ 1: how far they stay from a skip, and the skips that biases make."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.optimize
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..activations import Activation, get
+from ..networks import MLP, Residual, checked_weights
+
+# --- distances: the propositions of the chapter's section "But approximately?" ----------------------
+
+
+def two_radii_bound(degree: float, r: float, R: float) -> float:
+    """|rRᵏ − rᵏR|/(rᵏ + Rᵏ): no D of degree k comes closer to x at both radii r and R.
+
+    Raises ValueError unless 0 < r < R.
+    """
+    if not 0 < r < R:
+        raise ValueError(f"r and R must satisfy 0 < r < R, got {r} and {R}")
+    return abs(r * R**degree - r**degree * R) / (r**degree + R**degree)
+
+
+def best_on_ray(degree: float) -> tuple[float, float]:
+    """(c, max |λ − cλᵏ| over 0 ≤ λ ≤ 1) for the best c, where k = ``degree`` > 0.
+
+    At the best c the largest errors inside the interval and at its end balance.  Raises
+    ValueError unless the degree is positive and finite.
+    """
+    if not 0 < degree < math.inf:
+        raise ValueError(f"degree must be positive and finite, got {degree}")
+    if degree == 1:
+        return 1.0, 0.0
+
+    def imbalance(c: float) -> float:
+        inner = (c * degree) ** (1 / (1 - degree))  # where λ − cλᵏ is stationary
+        return abs(inner * (1 - 1 / degree)) - abs(c - 1)
+
+    bracket = (1.0, 2.0) if degree > 1 else (1e-300, 1.0)
+    c = float(scipy.optimize.root_scalar(imbalance, bracket=bracket, xtol=1e-15).root)
+    return c, abs(c - 1)
+
+
+def disc_fit(
+    activation: str | Activation, m: int, turn: float = 0.0, radii: int = 24, directions: int = 360
+) -> tuple[float, float]:
+    """Least-squares fit of x on the unit disc by a block whose m rows form a regular polygon.
+
+    Returns (relative root-mean-square error, the least such error over *all* functions of the
+    activation's degree on the same grid).  ``turn`` rotates the polygon, in radians.  The grid is a
+    product of directions and Gauss–Legendre radii, so that the bound for rays holds on it exactly.
+    Raises ValueError unless the activation has a degree and m, ``radii`` and ``directions`` are positive.
+    """
+    activation = get(activation)
+    if activation.degree is None:
+        raise ValueError(f"activation must be positively homogeneous, got {activation.name}")
+    for name, value in (("m", m), ("radii", radii), ("directions", directions)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    r, weight = _gauss_radii(radii)
+    x = (r[:, None, None] * _circle(directions)).reshape(-1, 2)
+    root = weight.sqrt().repeat_interleave(directions)[:, None]
+    hidden = activation(x @ _circle(m, turn).T)
+    # the units may be dependent, so: least squares by singular values
+    fit = hidden @ torch.linalg.lstsq(root * hidden, root * x, driver="gelsd").solution
+    return float((root * (fit - x)).norm() / (root * x).norm()), _floor(r, weight, activation.degree)
+
+
+def _floor(r: Float[Tensor, "n"], weight: Float[Tensor, "n"], k: float) -> float:
+    """The sine of the angle between the functions ρ and ρᵏ of the radius."""
+    cosine = (weight * r ** (k + 1)).sum() / ((weight * r**2).sum() * (weight * r ** (2 * k)).sum()).sqrt()
+    return float((1 - cosine**2).clamp(min=0).sqrt())
+
+
+def _gauss_radii(n: int) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+    """Gauss–Legendre radii in [0, 1], and their weights times the radius: area in the unit disc."""
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return torch.from_numpy((nodes + 1) / 2), torch.from_numpy(weights * (nodes + 1))
+
+
+def _circle(n: int, turn: float = 0.0) -> Float[Tensor, "n 2"]:
+    """n unit vectors at equal angles, the first at the angle ``turn``."""
+    angle = turn + torch.arange(n, dtype=torch.float64) * (2 * torch.pi / n)
+    return torch.stack([angle.cos(), angle.sin()], 1)
+
+
+# --- what biases change -----------------------------------------------------------------------------
+
+
+def identity_with_biases(d: int) -> MLP:
+    """x as a ReLU² block with biases, from (z+1)² − (z−1)² = 4z and σ(z) + σ(−z) = z²: 4d units, float64.
+
+    Raises ValueError unless d ≥ 1.
+    """
+    if d < 1:
+        raise ValueError(f"d must be at least 1, got {d}")
+    eye, one = torch.eye(d, dtype=torch.float64), torch.ones(d, dtype=torch.float64)
+    up = torch.cat([eye, -eye, eye, -eye])
+    down = torch.cat([eye, eye, -eye, -eye], 1) / 4
+    return MLP(up, down, "relu_squared", torch.cat([one, -one, -one, one]))
+
+
+def biased_pair(basis: Float[Tensor, "d d"]) -> tuple[Residual, MLP]:
+    """A ReLU² block with biases, width 2d, and a residual-free one of that width equal to x + block(x).
+
+    The units are σ(v_k·x ± 1), v_k the rows of ``basis``.  Raises TypeError or ValueError unless
+    ``basis`` is a finite invertible matrix.
+    """
+    basis = checked_weights("basis", basis, None, len(basis)).detach()
+    d, rank = len(basis), int(torch.linalg.matrix_rank(basis))
+    if rank < d:
+        raise ValueError(f"basis must be invertible, got rank {rank} for shape {tuple(basis.shape)}")
+    dual = torch.linalg.inv(basis)  # its columns b_k satisfy Σ b_k v_kᵀ = I
+    up, down = torch.cat([basis, basis]), torch.cat([-dual, dual], 1) / 4
+    bias = torch.cat([basis.new_ones(d), -basis.new_ones(d)])
+    return Residual(MLP(up, down, "relu_squared", bias)), MLP(-up, -down, "relu_squared", -bias)

@@ -1,0 +1,90 @@
+"""Blocks that absorb their skip by construction, and examples that several chapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..activations import Activation
+from ..networks import MLP, Residual, random_mlp
+from .criterion import criterion_of, double, require_units, subset_distances
+
+SPANNED = 1e-9  # of what is missing may be missed: the rows of the units then span it, up to rounding
+
+
+def plant(block: MLP, units: Iterable[int], skip: Float[Tensor, "d d"] | None = None) -> Residual:
+    """A residual block that absorbs its skip by flipping ``units``: the nearest in their columns a_i.
+
+    Adds to those columns the least change (in Frobenius norm) after which 2c P_S = -A.
+    Raises TypeError if ``block`` is not an MLP, ValueError if a unit does not exist, the rows of
+    ``units`` do not span what is needed, or there is no criterion.
+    """
+    if not isinstance(block, MLP):
+        raise TypeError(f"block must be an MLP, got {type(block).__name__}")
+    criterion, chosen = criterion_of(Residual(block, skip)), require_units(block, units)
+    flips = torch.zeros(block.width, dtype=torch.float64)
+    flips[chosen] = 1
+    missing, rows = -criterion.combine(flips), 2 * criterion.slope * criterion.up[chosen]
+    change = missing @ torch.linalg.pinv(rows)
+    if float((change @ rows - missing).norm()) > SPANNED * float(missing.norm()):
+        raise ValueError(
+            f"units must have rows that span the row space of what is missing, got {tuple(chosen)}"
+        )
+    down = double(block.down).clone()
+    down[:, chosen] += change
+    planted = MLP(
+        block.up.detach(), down.to(block.down.dtype), block.activation, block.up_bias, block.down_bias
+    )
+    return Residual(planted, skip)
+
+
+# --- examples that several chapters share ---------------------------------------------------------
+
+SPARE_UNITS = ("dead unit", "duplicated unit", "opposite pair")
+
+
+def running_example(moved: float = 0.0) -> Residual:
+    """The ReLU chapter's block in float64: d = 2, m = 4, P_S = -I for S = {0, 1, 2} and for no other S.
+
+    ``moved`` is added to the first entry of W_down, so that P_S + I = diag(moved, 0).
+    """
+    up = torch.tensor([[1, 0], [0, 1], [1, 1], [1, -1]], dtype=torch.float64)
+    down = torch.tensor([[-1.5 + moved, -0.5, 0.5, 1], [0.5, -0.5, -0.5, 0.5]], dtype=torch.float64)
+    return Residual(MLP(up, down))
+
+
+def spare_unit_block(
+    kind: str, activation: str | Activation = "relu", *, generator: torch.Generator
+) -> Residual:
+    """A block in the plane, m = 6, degenerate in one way, that absorbs its skip although P_S = -I for no S.
+
+    ``kind``, one of ``SPARE_UNITS``, says what unit 5 is: "dead unit" (a_5 = 0), "duplicated unit"
+    (u_5 = u_0) or "opposite pair" (u_5 = -u_0).  The set {1, 2, 3} misses -I by a matrix v u_0ᵀ only,
+    and unit 5 makes that up: v (u_0·x) = v σ(u_0·x) - v σ(-u_0·x).
+    Raises ValueError for another ``kind``, or where σ(z) - σ(-z) is not z.
+    """
+    if kind not in SPARE_UNITS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, SPARE_UNITS))}, got {kind!r}")
+    block = random_mlp(2, 6, activation, generator=generator)
+    if block.activation.odd_slope != 0.5:
+        raise ValueError(f"activation must satisfy σ(z) - σ(-z) = z, got {block.activation.name}")
+    up, down = block.up.detach().clone(), block.down.detach().clone()
+    if kind == "dead unit":
+        down[:, 5] = 0
+    else:
+        up[5] = up[0] if kind == "duplicated unit" else -up[0]
+    missed = torch.randn(2, 1, generator=generator, dtype=torch.float64) * up[0]
+    planted = plant(MLP(up, down, activation), (1, 2, 3), torch.eye(2, dtype=torch.float64) - missed)
+    return Residual(planted.block)
+
+
+def subsets_that_work(residual: Residual, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
+    """All S with ‖A + 2c P_S‖_F ≤ ``tolerance``, as sorted tuples, by trying all 2^m; for small blocks.
+
+    Raises as :func:`~samefn.skip.criterion.subset_distances` does.
+    """
+    works = (subset_distances(residual) <= tolerance).nonzero().flatten().tolist()
+    return [tuple(i for i in range(residual.block.width) if k >> i & 1) for k in works]
