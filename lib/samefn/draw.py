@@ -34,9 +34,7 @@ class Draw(torch.Generator):
 
     @classmethod
     def of(cls, *names: object) -> Draw:
-        """The generator that belongs to these names and numbers: the same on every machine, unlike any
-        other's.
-        """
+        """The generator whose seed is a hash of these names and numbers, so the same on every machine."""
         digest = hashlib.sha256("\0".join(map(str, names)).encode()).digest()
         return cls(int.from_bytes(digest[:7], "big"))
 

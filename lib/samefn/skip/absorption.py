@@ -187,9 +187,9 @@ RULES: tuple[Rule, ...] = (
 def absorb(residual: Residual) -> Absorption:
     """Decide whether a residual block equals a residual-free block of the same kind and width.
 
-    Covers [A] Propositions 5 and 6 and Theorems 8 and 10, and their extensions in Part III: every
-    odd-linear activation, any d×d skip matrix, biases (X-ODD, X-BIAS), sigmoid gates (X-GLU),
-    degenerate blocks of few lines (X-DEG).  "Same kind" means: the same activation, and biases
+    Covers [A] Propositions 5 and 6 and Theorems 8 and 10, and extensions whose chapters are still to
+    come: every odd-linear activation, any d×d skip matrix, biases (X-ODD, X-BIAS), sigmoid gates
+    (X-GLU), degenerate blocks of few lines (X-DEG).  "Same kind" means: the same activation, and biases
     only where the block has them.
 
     Where the rank-one matrices a_i u_iᵀ are independent the work is O(m²d + md² + m³); otherwise
