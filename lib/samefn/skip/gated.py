@@ -1,4 +1,4 @@
-"""Gated blocks near the origin: how flat they are, and the skips that gate biases make."""
+"""Gated blocks near the origin: how flat they are, how near they come to a skip, and what biases do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..activations import Activation
+from ..activations import Activation, get
 from ..networks import Block, GatedMLP, Residual, Stack, checked_weights
 
 # sign(z)√|z|: continuous at 0 and vertical there
@@ -32,7 +32,7 @@ STEP = Activation(
 
 @torch.no_grad()
 def quadratic_constant(block: GatedMLP) -> float:
-    """κ = ‖W_down‖ ‖W_up‖ max ‖w_i‖ with spectral norms.
+    """κ = ‖W_down‖₂ ‖W_up‖₂ max ‖w_i‖, ‖·‖₂ the largest singular value.
 
     If |g(z)| ≤ |z| for all z, then ‖G(x)‖ ≤ κ ‖x‖².  Raises TypeError unless ``block`` is gated,
     ValueError if it has a gate bias.
@@ -65,6 +65,22 @@ def slope_at_zero(
     if not bool((sizes > 0).all()):
         raise ValueError("direction must be one along which f does not vanish: log 0 has no slope")
     return float(np.polyfit(radii.log().numpy(), sizes.log().numpy(), 1)[0])
+
+
+def nearest_to_the_skip(activation: str | Activation, m: int) -> GatedMLP:
+    """A gated block of width m on the line, fitted to x on [-1, 1] by least squares in W_down.
+
+    Gates ± from 1 to 60, in geometric progression; values u_i = 1.  Raises ValueError unless m is even
+    and at least 2.
+    """
+    if m < 2 or m % 2:
+        raise ValueError(f"m must be even and at least 2, got {m}")
+    half = torch.from_numpy(np.geomspace(1, 60, m // 2))
+    gate, up = torch.cat([half, -half])[:, None], torch.ones(m, 1, dtype=torch.float64)
+    x = torch.linspace(-1, 1, 2001, dtype=torch.float64)[:, None]
+    hidden = get(activation)(x @ gate.T) * (x @ up.T)
+    down = torch.linalg.lstsq(hidden, x, driver="gelsd").solution.T
+    return GatedMLP(gate, up, down, activation)
 
 
 def biased_pair(gate: Float[Tensor, "d d"], bias: Float[Tensor, "d"]) -> tuple[Residual, GatedMLP]:
