@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
 import sympy
 import torch
+from torch import Tensor
 
 from ...activations import get
 from ...draw import Draw
 from ...functions import gap
-from ...networks import Residual, random_mlp
+from ...networks import MLP, Residual, random_mlp
 from ...skip.absorption import absorb, flip
-from ...skip.planted import plant, running_example, subsets_that_work
+from ...skip.planted import plant, subsets_that_work
 from .. import Claim, require
-from .degenerate import absorbs_without_a_set
+from .degenerate import absorbs_with_more_units, absorbs_without_a_set, bias_is_left_over
 
 claim = Claim(
     id="A-T8",
-    title="A ReLU block absorbs its skip iff P_S = −I for some set S of units",
-    source="[A], Theorem 8",
-    hypotheses=("d ≥ 2", "every u_i ≠ 0 and no two collinear", "every a_i ≠ 0", "no biases", "same width"),
+    title="A nondegenerate ReLU block absorbs its skip iff P_S = −I for some set S of its units",
+    source="[A], Theorem 8; certificates are ours",
+    hypotheses=("every u_i ≠ 0", "no two u_i collinear", "every a_i ≠ 0", "no biases", "same width"),
     uses=(),
     chapter="skip/relu",
 )
+
+# the eight directions of a king's moves, in an order in which the k-th from the end is minus the k-th;
+# a row among them bends on two of them, so they are also the rays of all kinks
+KING = torch.tensor([move for move in itertools.product((-1, 0, 1), repeat=2) if any(move)]).double()
 
 
 @claim.exact("σ(z) − σ(−z) = z for ReLU")
@@ -34,33 +40,59 @@ def odd_part() -> str:
     return "difference 0 (SymPy)"
 
 
-@claim.exact("rational block with P_S = −I: x + B(x) equals the flipped block")
-def rational_block(draw: Draw) -> str:
-    up, down = _rational_weights(draw.rng())
-    turned = up * np.array([-1, -1, -1, 1])[:, None]
+@claim.exact("integer block with P_S = −I: x + B(x) equals the block with the rows of S negated")
+def integer_block(draw: Draw) -> str:
+    block = _integer_block(draw.rng())
     # both sides are linear between neighbouring kinks, so equality on every kink's two rays is equality
-    rays = np.concatenate([np.column_stack([-up[:, 1], up[:, 0]]), np.column_stack([up[:, 1], -up[:, 0]])])
-    difference = rays + _exact_values(up, down, rays) - _exact_values(turned, down, rays)
-    require(not difference.any(), f"the flipped block differs on a ray: {difference}")
+    rays = torch.cat([block.up.flip(1), -block.up.flip(1)]) * torch.tensor([-1.0, 1])
+    difference = Residual(block)(rays) - flip(block, (0, 1, 2))(rays)  # of integers: float64 is exact
+    require(not difference.any(), f"the turned block differs on a ray: {difference}")
     return f"equal on all {len(rays)} rays"
 
 
-def _exact_values(up: np.ndarray, down: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """B(x) in rational arithmetic, a row of values for each row of points."""
-    return np.maximum(points @ up.T, Fraction(0)) @ down.T
+def _integer_block(rng: np.random.Generator) -> MLP:
+    """Integer W_up and W_down, d = 2 and m = 4, with P_S = −I for S = {0, 1, 2}."""
+    first = int(rng.integers(-6, 6))
+    others = rng.permutation(np.setdiff1d(np.arange(-8, 9), [first, first + 1]))[:2]
+    up = np.array([[1, slope] for slope in (first, first + 1, *others)])  # no two rows collinear
+    down = rng.integers(1, 9, (2, 4)) * rng.choice([-1, 1], (2, 4))
+    missing = -np.eye(2, dtype=int) - np.outer(down[:, 2], up[2])
+    down[:, :2] = missing @ [[first + 1, -first], [-1, 1]]  # the inverse of the first two rows
+    return MLP(torch.from_numpy(up).double(), torch.from_numpy(down).double())
 
 
-def _rational_weights(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rational W_up and W_down in the plane, d = 2 and m = 4, with P_S = -I exactly for S = {0, 1, 2}."""
-    thirds = np.vectorize(lambda p: Fraction(int(p), 3))
-    slopes = rng.permutation(np.arange(-6, 7))[:4]
-    up = np.column_stack([np.full(4, Fraction(1)), thirds(slopes)])  # distinct slopes: no two rows collinear
-    nonzero = np.concatenate([np.arange(-9, 0), np.arange(1, 10)])
-    down = thirds(rng.permutation(nonzero)[:8].reshape(2, 4))
-    missing = -np.eye(2, dtype=int) - down[:, 2:3] @ up[2:3]
-    (p, q), (r, s) = up[:2]
-    down[:, :2] = missing @ (np.array([[s, -q], [-r, p]]) / (p * s - q * r))
-    return up, down
+@claim.exact("in the plane, x + B for all blocks of a grid, against all real columns on all rows of the grid")
+def no_other_block_in_the_plane() -> str:
+    tried = absorbing = 0
+    for m in (1, 2, 3):
+        columns = torch.tensor(list(itertools.product(KING.tolist(), repeat=m)))  # (choices, m, 2)
+        rows_of_others = list(itertools.combinations(range(8), m))
+        annihilators = [_annihilator(rows) for rows in rows_of_others]
+        for rows in rows_of_others:
+            if any(i + j == 7 for i, j in itertools.combinations(rows, 2)):
+                continue  # an opposite pair; all other pairs of the eight are not collinear
+            skip_block = KING + _units(rows) @ columns
+            equal = torch.stack([~(a @ skip_block).flatten(1).any(1) for a in annihilators], 1)
+            allowed = torch.zeros_like(equal)
+            for turned in itertools.product((False, True), repeat=m):
+                works = ((columns.mT * torch.tensor(turned)) @ KING[list(rows)] == -torch.eye(2)).all((1, 2))
+                signed = tuple(sorted(7 - i if t else i for i, t in zip(rows, turned, strict=True)))
+                allowed[:, rows_of_others.index(signed)] |= works
+            require(torch.equal(equal, allowed), f"rows {KING[list(rows)].tolist()}: others than by an S")
+            tried, absorbing = tried + len(columns), absorbing + int(equal.any(1).sum())
+    require(0 < absorbing < tried, f"{absorbing} of {tried} absorb: one side of the claim was not tried")
+    return f"{tried} blocks, {absorbing} absorb, each by its sets S and in no other way"
+
+
+def _units(rows: tuple[int, ...]) -> Tensor:
+    """σ(u·x) at the eight points x of ``KING``, a column for each row u."""
+    return get("relu")(KING @ KING[list(rows)].T)
+
+
+def _annihilator(rows: tuple[int, ...]) -> Tensor:
+    """A matrix that sends exactly the combinations of the columns of ``_units(rows)`` to 0, exact."""
+    values = sympy.Matrix(_units(rows).T.tolist()).applyfunc(sympy.Rational)
+    return torch.tensor([[float(e) for e in v * sympy.ilcm(*[e.q for e in v])] for v in values.nullspace()])
 
 
 @claim.numeric("absorb agrees with trying all 2^m subsets")
@@ -77,17 +109,22 @@ def agrees_with_all_subsets(draw: Draw) -> str:
     return f"{2 * len(shapes)} blocks, m up to 12"
 
 
-@claim.certificate("random blocks refuted for all S at once")
+@claim.certificate("random blocks refuted for all S at once, by a matrix Y")
 def random_blocks_refuted(draw: Draw) -> str:
     margins = []
     for d, m in ((8, 32), (16, 64), (24, 96)):
-        found = absorb(Residual(random_mlp(d, m, generator=draw)))
-        require(found.absorbed is False, f"a random block with d = {d}, m = {m} was not refuted: {found}")
-        margins.append(found.margin)
-    return "‖I + P_S‖ ≥ " + ", ".join(f"{margin:.2f}" for margin in margins)
+        block = random_mlp(d, m, generator=draw)
+        found = absorb(Residual(block))
+        require(found.absorbed is False and found.certificate is not None, f"not refuted: {found}")
+        y = found.certificate
+        least = y.trace() + (block.down.T @ y * block.up).sum(1).clamp(max=0).sum()  # of ⟨Y, I + P_S⟩
+        margins.append(float(least / y.norm()))
+        as_said = margins[-1] > 0 and abs(found.margin - margins[-1]) < 1e-9
+        require(as_said, f"Y proves {margins[-1]}, absorb says {found.margin}")
+    return "‖I + P_S‖_F ≥ " + ", ".join(f"{margin:.2f}" for margin in margins)
 
 
-@claim.numeric("planted sets are found, and the flipped block is the same function")
+@claim.numeric("planted sets are found, and the block with S turned is the same function")
 def planted_sets_found(draw: Draw) -> str:
     worst = 0.0
     for d, m in ((2, 4), (4, 10), (8, 32)):
@@ -100,28 +137,50 @@ def planted_sets_found(draw: Draw) -> str:
     return f"relative difference {worst:.1e}"
 
 
-@claim.control("nondegeneracy, dead unit", "absorbs although no S works")
+@claim.control("every u_i ≠ 0", "a block with a zero row absorbs although no S works")
+def zero_row(draw: Draw) -> str:
+    return absorbs_without_a_set("zero row", "relu", draw)
+
+
+@claim.control("every a_i ≠ 0", "a block with a dead unit absorbs although no S works")
 def dead_unit(draw: Draw) -> str:
     return absorbs_without_a_set("dead unit", "relu", draw)
 
 
-@claim.control("nondegeneracy, duplicated unit", "absorbs although no S works")
-def duplicated_unit(draw: Draw) -> str:
+@claim.control("no two u_i collinear", "a block with a duplicated row absorbs although no S works")
+def duplicated_row(draw: Draw) -> str:
     return absorbs_without_a_set("duplicated unit", "relu", draw)
 
 
-@claim.control("nondegeneracy, opposite pair", "absorbs although no S works")
-def opposite_pair(draw: Draw) -> str:
+@claim.control("no two u_i collinear", "a block with opposite rows absorbs although no S works")
+def opposite_rows(draw: Draw) -> str:
     return absorbs_without_a_set("opposite pair", "relu", draw)
 
 
-@claim.control("P_S = −I", "with P_S = −I + E flipping misses by exactly Ex")
-def missing_by_a_matrix(draw: Draw) -> str:
-    residual, x, units = running_example(moved=0.25), draw.normal(500, 2), (0, 1, 2)
-    found = absorb(residual)
-    require(found.absorbed is False, f"the moved block was absorbed: {found}")
-    require(absorb(running_example()).flipped == units, "the block is not absorbed before it is moved")
-    E = torch.tensor([[0.25, 0.0], [0.0, 0.0]])  # P_S + I
-    miss = float((residual(x) - flip(residual.block, units)(x) - x @ E.T).abs().max())
-    require(miss < 1e-12, f"flipping S leaves an error other than Ex: {miss:.1e}")
-    return f"certified ‖I + P_S‖ ≥ {found.margin:.3f} for all S"
+@claim.control("no two u_i collinear", "on the line two units absorb although no S works")
+def line(draw: Draw) -> str:
+    a, u = draw.uniform(2, 2) + 0.1  # positive: no sum is -1
+    block, two = MLP(u[:, None], a[None]), MLP(torch.tensor([[1.0], [-1.0]]), torch.tensor([[1 + float(a @ u), -1.0]]))
+    off = gap(Residual(block), two, torch.linspace(-2, 2, 9)[:, None])
+    require(off < 1e-14, f"two units differ from the skip block by {off:.1e}")
+    return f"relative difference {off:.1e}"
+
+
+@claim.control("no biases", "P_S = −I, and yet one unit with a bias does not absorb: a constant is left over")
+def one_bias(draw: Draw) -> str:
+    return bias_is_left_over("relu", draw)
+
+
+@claim.control("same width", "with d more units a block absorbs although no S works")
+def wider_block(draw: Draw) -> str:
+    return absorbs_with_more_units(random_mlp(3, 8, generator=draw), draw)
+
+
+@claim.control("σ is ReLU", "σ(z) = z/2 + z² has the same odd part, and one unit absorbs although no S works")
+def quadratic_even_part(draw: Draw) -> str:
+    a, u = (Fraction(n, 3) for n in draw.integers(1, 9, 2).tolist())  # positive: no S works
+    slope, square = 1 + a * u / 2, a * u**2  # x + aσ(ux) = slope·x + square·x²
+    other_u = square / (2 * slope)
+    other_a = square / other_u**2
+    require((other_a * other_u / 2, other_a * other_u**2) == (slope, square), "one unit z/2 + z² is not it")
+    return f"x + {a}·σ({u}x) = {other_a}·σ({other_u}x), exact"
