@@ -1,9 +1,12 @@
-"""A-D1: on the line, two ReLU units absorb any skip.  Chapter ``skip/question``."""
+"""A-D1: on the line, two ReLU units absorb the skip.  Chapter ``skip/question``."""
 
 from __future__ import annotations
 
+import itertools
+
 import sympy
 import torch
+from torch import Tensor
 
 from ...activations import get
 from ...draw import Draw
@@ -14,9 +17,9 @@ from .. import Claim, require
 
 claim = Claim(
     id="A-D1",
-    title="On the line, two ReLU units absorb any skip",
+    title="On the line, every ReLU block of two or more units absorbs its skip",
     source="elementary; why Theorem 8 of [A] asks for d ≥ 2",
-    hypotheses=("d = 1", "m ≥ 2", "σ is ReLU"),
+    hypotheses=("d = 1", "σ is ReLU", "no biases", "m ≥ 2"),
     uses=(),
     chapter="skip/question",
 )
@@ -36,38 +39,98 @@ def two_slopes(draw: Draw) -> str:
     return f"slopes {left} and {right}"
 
 
-@claim.numeric("random blocks of width 2 to 8 are absorbed")
+@claim.numeric("random blocks of width 2 to 8 are absorbed, also with dead and repeated units")
 def random_blocks(draw: Draw) -> str:
     worst = 0.0
     for m in range(2, 9):
-        residual = Residual(random_mlp(1, m, generator=draw))
-        found = absorb(residual)
-        require(found.absorbed is True, f"a random block of width {m} on the line was not absorbed: {found}")
-        worst = max(worst, gap(residual, found.network, draw.normal(200, 1)))
+        degenerate = MLP(*(draw.integers(-1, 2, *shape).double() for shape in ((m, 1), (1, m))))
+        for block in (random_mlp(1, m, generator=draw), degenerate):
+            residual = Residual(block)
+            found = absorb(residual)
+            require(found.absorbed is True, f"a block of width {m} on the line was not absorbed: {found}")
+            require(found.network.width == m, f"the residual-free block has {found.network.width} units")
+            worst = max(worst, gap(residual, found.network, draw.normal(200, 1)))
     require(worst < 1e-12, f"the residual-free block differs by {worst:.1e}")
     return f"largest relative difference {worst:.1e}"
 
 
-@claim.control("width 2", "one unit absorbs only if a·u = -1")
+@claim.exact("one unit with weights -4, …, 4 absorbs iff au = -1: all residual-free units tried")
+def all_small_units() -> str:
+    x = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]])
+    values = lambda f: tuple(f(x).flatten().tolist())  # exact: whole numbers
+    # x + aσ(ux) has whole slopes in -17..17 here, and a unit with such slopes is a'σ(±x) for a whole a'
+    free = {values(_unit(a, u)) for a in range(-17, 18) for u in (1, -1)}
+    for a, u in itertools.product(range(-4, 5), repeat=2):
+        residual = Residual(_unit(a, u))
+        absorbs = values(residual) in free
+        require(absorbs == (a * u == -1), f"a = {a}, u = {u}: a unit equal to x + aσ(ux) exists: {absorbs}")
+        require(absorb(residual).absorbed is absorbs, f"a = {a}, u = {u}: absorb does not say {absorbs}")
+    return f"81 units, {len(free)} candidates"
+
+
+def _unit(a: float, u: float) -> MLP:
+    return MLP(torch.tensor([[float(u)]]), torch.tensor([[float(a)]]))
+
+
+def _bend(residual: Residual, point: Tensor, step: Tensor) -> Tensor:
+    """f(p + s) − 2f(p) + f(p − s): zero where f is linear."""
+    ahead, here, behind = residual(torch.stack([point + step, point, point - step]))
+    return ahead - 2 * here + behind
+
+
+@claim.control("m ≥ 2", "a unit vanishes at 1 or at -1, and x + aσ(ux) at neither")
 def one_unit(draw: Draw) -> str:
-    one = absorb(Residual(random_mlp(1, 1, generator=draw)))
-    require(one.absorbed is False, f"a random single unit absorbed its skip: {one}")
-    minus_one = MLP(torch.tensor([[2.0]]), torch.tensor([[-0.5]]))
-    require(
-        absorb(Residual(minus_one)).flipped == (0,), "a single unit with a·u = -1 did not absorb its skip"
-    )
-    return f"margin |1 + a·u| ≥ {one.margin:.3f} otherwise"
+    a, u = draw.integer(1, 10) / 4, draw.integer(1, 10) * float(draw.signs(1))
+    values = Residual(_unit(a * (1 if u > 0 else -1), u))(torch.tensor([[1.0], [-1.0]]))  # au > 0
+    require((values != 0).all(), f"x + aσ(ux) vanishes for a·u > 0: {values}")
+    return f"values {float(values[0]):g} and {float(values[1]):g}"
 
 
-@claim.control("ReLU", "two GELU units on the line do not absorb")
+@claim.control("σ is ReLU", "no two GELU units on the line are x + B(x)")
 def gelu_on_the_line(draw: Draw) -> str:
-    smooth = absorb(Residual(random_mlp(1, 2, "gelu", generator=draw)))
-    require(smooth.absorbed is False, f"a random GELU block on the line absorbed its skip: {smooth}")
-    return f"margin {smooth.margin:.1e}"
+    z = sympy.Symbol("z", real=True)
+    even = [get("gelu").even_part(z).diff(z, 2 * j).subs(z, 0) for j in (1, 2, 3, 4)]
+    require(all(even), f"an even Taylor coefficient vanishes: {even}")
+    a, u = ([sympy.Integer(n + 1) for n in draw.permutation(9)[:2].tolist()] for _ in range(2))
+    # so Σ a_i u_i^2j, j = 1..4, is the same for B'; by Prony's method these four numbers determine the u_i²
+    p1, p2, p3, p4 = (sum(ai * ui ** (2 * j) for ai, ui in zip(a, u)) for j in (1, 2, 3, 4))
+    beta, alpha = sympy.Matrix([[p1, p2], [p2, p3]]).LUsolve(-sympy.Matrix([p3, p4]))
+    roots = sorted(sympy.Poly(z**2 + alpha * z + beta, z).all_roots())
+    require(roots == sorted(ui**2 for ui in u), f"the coefficients allow other rows: u² = {roots}")
+    odd, slopes = (
+        2 + a[0] * u[0] + a[1] * u[1],
+        [s * a[0] * u[0] + t * a[1] * u[1] for s in (1, -1) for t in (1, -1)],
+    )
+    require(odd not in slopes, f"the odd parts agree: {odd}")
+    return f"u' = ±u, and the odd slopes {slopes} are not {odd}"
 
 
-@claim.control("d = 1", "four ReLU units in the plane do not absorb")
+@claim.control("no biases", "no two units with the bends of x + B(x) have its slopes")
+def biases(draw: Draw) -> str:
+    up, down = draw.signs(2)[:, None], 2.0 * draw.integers(1, 9, 1, 2)
+    kinks = torch.tensor([-1.0, 1.0])
+    residual = Residual(MLP(up, down, "relu", -up[:, 0] * kinks, draw.normal(1)))
+    bends = torch.cat([_bend(residual, kinks[i : i + 1], torch.ones(1)) for i in (0, 1)])
+    require(torch.allclose(bends, down[0]), f"the slopes jump by {bends}, not by {down}")
+    outside = residual(torch.tensor([[-9.0], [-8.0]])).flatten()
+    slope = float(outside[1] - outside[0])  # left of both; a unit that faces left has the slope −a there
+    possible = [-sum(s) for s in itertools.product(*([0.0, a] for a in down[0].tolist()))]
+    require(min(abs(slope - p) for p in possible) > 0.5, f"slope {slope} is among {possible}")
+    return f"slope {slope:g} on the left, {possible} possible"
+
+
+@claim.control(
+    "d = 1", "none of the 16 blocks of four units with the bends of x + B(x) equals it, in the plane"
+)
 def relu_in_the_plane(draw: Draw) -> str:
-    plane = absorb(Residual(random_mlp(2, 4, generator=draw)))
-    require(plane.absorbed is False, f"a random ReLU block in the plane absorbed its skip: {plane}")
-    return f"margin {plane.margin:.3f}"
+    up = torch.stack([torch.ones(4), draw.permutation(9)[:4] - 4.0], 1)  # no two collinear
+    down = draw.integers(1, 9, 2, 4) * up.T + draw.integers(0, 2, 2, 4)
+    residual, along = Residual(MLP(up, down)), torch.stack([-up[:, 1], up[:, 0]], 1)
+    for i in range(4):  # each line bears a bend of a_i|u_i|², which one of four units has to make
+        bend = _bend(residual, 100 * along[i], up[i])
+        require(torch.equal(bend, down[:, i] * up[i].dot(up[i])), f"line {i} bends by {bend}")
+    rays = torch.cat([along, -along])
+    for signs in itertools.product([1.0, -1.0], repeat=4):
+        other = MLP(torch.tensor(signs)[:, None] * up, down)
+        require((residual(rays) != other(rays)).any(), f"the rows times {signs} absorb the skip")
+    return "each differs on a kink"
