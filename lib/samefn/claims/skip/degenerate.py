@@ -1,5 +1,5 @@
-"""What the chapters of ReLU, GELU and almost all weights show in the same way: what happens where one
-hypothesis of the criterion is dropped.  No verdict of the library is asked.
+"""What the chapters of ReLU, GELU and almost all weights show in the same way: a certificate checked by
+hand, and what happens where a hypothesis of the criterion is dropped.
 """
 
 from __future__ import annotations
@@ -9,8 +9,22 @@ import torch
 from ...draw import Draw
 from ...functions import gap
 from ...networks import MLP, Residual
+from ...skip.absorption import Absorption
 from ...skip.planted import spare_unit_block, subsets_that_work
 from .. import require
+
+
+def proved_by(found: Absorption, residual: Residual) -> float:
+    """The bound of ‖M + P_S‖_F over all S that the matrix Y of a refutation proves, computed here anew.
+
+    Raises ClaimFailed if there is no refutation, if Y proves nothing, or if the margin is another number.
+    """
+    require(found.absorbed is False and found.certificate is not None, f"not refuted by a matrix: {found}")
+    y, block = found.certificate, residual.block
+    least = (y * residual.skip_matrix()).sum() + (block.down.T @ y * block.up).sum(1).clamp(max=0).sum()
+    bound = float(least / y.norm())
+    require(bound > 0 and abs(found.margin - bound) < 1e-9, f"Y proves {bound}, the margin is {found.margin}")
+    return bound
 
 
 def absorbs_without_a_set(kind: str, activation: str, draw: Draw) -> str:
@@ -53,6 +67,16 @@ def absorbs_with_more_units(block: MLP, draw: Draw) -> str:
     return f"relative difference {off:.1e}, width {block.width} + {d}"
 
 
+def absorbs_on_the_line(block: MLP) -> str:
+    """A ReLU block on the line plus x, as two units, though no S has P_S = −I."""
+    residual = Residual(block)
+    require(subsets_that_work(residual) == [], "a subset satisfies the criterion after all")
+    sides = torch.tensor([[1.0], [-1.0]])
+    off = gap(residual, MLP(sides, residual(sides).T), torch.linspace(-2, 2, 9)[:, None])
+    require(off < 1e-14, f"two units differ from the skip block by {off:.1e}")
+    return f"relative difference {off:.1e}"
+
+
 def bias_is_left_over(activation: str, draw: Draw) -> str:
     """One unit with a bias on the line, au = −1, and x + B(x) is no unit with a bias.
 
@@ -64,4 +88,4 @@ def bias_is_left_over(activation: str, draw: Draw) -> str:
     far = 1000 * u.sign() * torch.tensor([[1.0], [-1.0]])
     limit, unbounded = Residual(block)(far).flatten()
     require(abs(limit + b / u) < 1e-9 and abs(unbounded) > 900, f"the ends are {limit} and {unbounded}")
-    return f"limit {float(limit):.3f} at one end, {float(unbounded):.0f} at ∓1000"
+    return f"limit {float(limit):.3f} at one end, none at the other"
