@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samefn.draw import Draw
-from samefn.equivariance.adjunction import convolve, householder, squared_deviations, variance_weights
+from samefn.equivariance.adjunction import (
+    convolve,
+    deep_sets,
+    householder,
+    moved_encodings,
+    squared_deviations,
+    variance_weights,
+)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4))
@@ -22,6 +29,22 @@ def test_convolution_wraps_around(seed, n):
         for k, di, dj in itertools.product(range(3), (-1, 0, 1), (-1, 0, 1)):
             wanted[b, c, i, j] += kernel[c, k, di + 1, dj + 1] * images[b, k, (i + di) % n, (j + dj) % n]
     torch.testing.assert_close(convolve(images, kernel), wanted)
+
+
+@given(st.integers(0, 10**6))
+def test_encodings_are_carried_to_their_tokens(seed):
+    """Token i of P·X holds ρ applied to the token that P puts there."""
+    draw = Draw(seed)
+    encodings, features, order = draw.normal(3, 2), draw.normal(2, 2), draw.permutation(3)
+    moved = moved_encodings(encodings, torch.eye(3)[order], features)
+    for i, j in enumerate(order.tolist()):
+        torch.testing.assert_close(moved[i], features @ encodings[j])
+
+
+@given(*[st.integers(-5, 5)] * 2, st.integers(1, 5), st.integers(0, 10**6))
+def test_a_deep_sets_layer_reads_each_element_and_the_mean(own, mean, n, seed):
+    x = Draw(seed).integers(-9, 10, n).numpy()
+    assert (deep_sets(own, mean, n) @ x == n * own * x + mean * x.sum()).all()
 
 
 def test_the_reflection_is_orthogonal_and_permutes_nothing():

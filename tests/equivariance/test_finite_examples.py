@@ -14,15 +14,23 @@ from samefn.equivariance.finite_examples import (
     Facts,
     all_but,
     census,
+    composed_actions,
     examples,
     first_example,
+    general_cases,
+    general_model,
     lopsided_submodel,
+    moved_layers,
+    normalised,
+    not_normalised,
     smallest_model,
     submodel_without_adjunction,
+    swallowing_submodel,
     total,
     unsplit,
 )
 from samefn.equivariance.groups import cyclic, dihedral, generated, symmetric
+from samefn.equivariance.layerwise import NotIdentifiable
 
 FLIP = ((0, 1), (1, 0))
 
@@ -171,3 +179,62 @@ def test_a_submodel_without_adjunction_does_not_help():
     assert finite.equivariant(finite.function(theta), rho_in, rho_out)
     assert submodel.weakly_identifiable(submodel.beta(theta))
     assert finite.all_latent_actions(cyclic(2), theta, rho_in, rho_out, [symmetric(2)]) == []
+
+
+def test_a_submodel_that_swallows_a_layer_does_not_help():
+    submodel, rho_in, rho_out = swallowing_submodel()
+    (theta,) = submodel.small
+    assert submodel.small.identifiable(theta) and submodel.small.has_adjunction(rho_in, rho_out)
+    assert submodel.large.has_adjunction(rho_in, rho_out)
+    assert submodel.weakly_identifiable(submodel.beta(theta))
+    assert submodel.embed(theta) not in submodel.large  # this is what is missing
+    for other in submodel.large:
+        assert finite.function(other) == finite.function(theta)
+        # no map of the hidden points at all follows the swap, let alone an action
+        assert not any(
+            all(r[other[0][x]] == other[0][rho_in[1][x]] for x in range(3)) for r in finite.all_maps(2, 2)
+        )
+
+
+def test_moved_layers_take_moved_points_to_moved_points():
+    theta, moves = ((0, 1, 1), (1, 0)), ((1, 2, 0), (1, 0), (1, 0))
+    moved = moved_layers(theta, moves)
+    for f, g, before, after in zip(theta, moved, moves, moves[1:]):
+        assert all(g[before[y]] == after[f[y]] for y in range(len(f)))
+
+
+def test_the_general_form_with_trivial_hidden_actions_is_the_strict_one():
+    theta, still = ((0, 1), (0, 1)), ((0, 1), (0, 1))
+    K = [symmetric(2)]
+    strict = smallest_model(theta, (2, 2, 2), K, FLIP, FLIP)
+    general = general_model(theta, K, [FLIP, still, FLIP])
+    assert general == strict
+    assert composed_actions(general, theta, [FLIP, still, FLIP]) == strict.latent_actions(theta, FLIP, FLIP)
+    with pytest.raises(NotIdentifiable, match="0 symmetries"):
+        composed_actions(
+            general_model(theta, [generated((0, 1))], [FLIP, still, FLIP]), theta, [FLIP, still, FLIP]
+        )
+
+
+def test_general_cases_are_identifiable_and_normalised():
+    cases = list(general_cases(cyclic(2), FLIP, FLIP, 2))
+    assert cases
+    for model, theta, (rho_in, rho, rho_out) in cases:
+        assert finite.equivariant(finite.function(theta), rho_in, rho_out)
+        assert model.identifiable(theta) and normalised(model.symmetries[0], rho)
+    # by hand: f is the identity or the swap, so both layers are permutations, two actions on V_1, and K_1
+    # must contain k with k f_1 = g f_1 g⁻¹: the trivial group does where both actions are the swap
+    assert len(cases) == 4 * (2 + 1)
+
+
+def test_without_normalised_symmetries_the_composed_maps_are_no_action():
+    model, theta, actions = not_normalised()
+    K, g = model.symmetries[0].elements, actions[1][1]
+    assert {finite.compose(g, finite.compose(k, g)) for k in K} != set(K) and not normalised(
+        model.symmetries[0], actions[1]
+    )
+    (rho,) = composed_actions(model, theta, actions)
+    power = rho[1]
+    for _ in range(5):
+        power = finite.compose(rho[1], power)
+    assert power == (0, 1, 2, 3, 4) and not finite.is_action(cyclic(2), rho)

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import sympy
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -19,6 +19,18 @@ def convolve(
 ) -> Float[Tensor, "batch c_out n n"]:
     """Circular convolution: images wrap around at the border."""
     return F.conv2d(F.pad(images, (1, 1, 1, 1), mode="circular"), kernel)
+
+
+def moved_encodings(
+    encodings: Float[Tensor, "n d"], places: Float[Tensor, "n n"], features: Float[Tensor, "d d"]
+) -> Float[Tensor, "n d"]:
+    """g·E = P E ρᵀ, where g permutes the tokens by P = ``places`` and moves their features by ρ."""
+    return places @ encodings @ features.T
+
+
+def deep_sets(own: int, mean: int, n: int) -> Int[np.ndarray, "n n"]:
+    """nλI + μJ: n times the linear part of a Deep Sets layer on n numbers; λ is ``own``, μ is ``mean``."""
+    return n * own * np.eye(n, dtype=int) + mean * np.ones((n, n), dtype=int)
 
 
 def householder() -> list[list[Fraction]]:
@@ -30,16 +42,17 @@ def householder() -> list[list[Fraction]]:
 
 
 def squared_deviations(x: np.ndarray) -> np.ndarray:
-    """The layer (x − mean)², a Deep Sets layer with λ = 1, γ = −1 and the square as activation."""
+    """The layer (x − mean)², a Deep Sets layer with λ = 1, μ = −1 and the square as activation."""
     return (x - x.sum() / len(x)) ** 2
 
 
 @cache
 def variance_weights() -> tuple[set, set]:
-    """All γ_1/λ_1, and all λ_2, for which two Deep Sets layers with the square between compute the
+    """All μ_1/λ_1, and all λ_2, for which two Deep Sets layers with the square between compute the
     variance of four numbers.
 
-    A layer is λx + γ·mean(x).  Solved by SymPy for the weights as unknowns.
+    A layer is λx + μ·mean(x), and λ_1 ≠ 0: otherwise the function depends on the mean alone.  Solved by
+    SymPy for the weights as unknowns.
     """
     x = sympy.symbols("x1:5")
     own, ratio, last_own, last_mean = sympy.symbols("own ratio last_own last_mean")
