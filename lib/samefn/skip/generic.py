@@ -49,7 +49,7 @@ LAWS: dict[str, Callable[[int, int, torch.Generator], MLP]] = {
 
 
 def negative_overlap(up: Float[Tensor, "... m d"], down: Float[Tensor, "... d m"]) -> Float[Tensor, "..."]:
-    """T = Σ max(0, −a_i·u_i), for one block or a batch of them."""
+    """ν_- = Σ max(0, −a_i·u_i), for one block or a batch of them."""
     return (-(up * down.transpose(-1, -2)).sum(-1)).clamp(min=0).sum(-1)
 
 
@@ -58,17 +58,17 @@ def mean_length(d: int) -> float:
     return math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * (2 / d) ** 0.5
 
 
-def absorbing_on_grid(k: int) -> int:
-    """How many W_up, W_down, all 2×2 with entries in {−k, …, k}/k, satisfy W_down W_up = −I; exact.
+def absorbing_on_grid(l: int) -> int:
+    """How many W_up, W_down, all 2×2 with multiples of 1/l in [−1, 1], satisfy W_down W_up = −I; exact.
 
-    W_up determines W_down = −W_up⁻¹, so it is enough to go through all W_up.  Raises ValueError for k < 1.
+    W_up determines W_down = −W_up⁻¹, so it is enough to go through all W_up.  Raises ValueError for l < 1.
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    p, q, r, s = np.meshgrid(*[np.arange(-k, k + 1)] * 4)
+    if l < 1:
+        raise ValueError(f"l must be at least 1, got {l}")
+    p, q, r, s = np.meshgrid(*[np.arange(-l, l + 1)] * 4)
     det = p * s - q * r
-    entries = -(k**2) * np.stack([s, -q, -r, p])  # of k W_down, times det
+    entries = -(l**2) * np.stack([s, -q, -r, p])  # of l W_down, times det
     possible = det != 0
     whole = entries % np.where(possible, det, 1) == 0
-    small = abs(entries) <= k * abs(det)
+    small = abs(entries) <= l * abs(det)
     return int((possible & whole.all(0) & small.all(0)).sum())

@@ -29,7 +29,7 @@ from .degenerate import (
 
 claim = Claim(
     id="A-T10",
-    title="A GELU block of nonzero units, no two rows equal up to sign, absorbs its skip iff P_S = −I for some S",
+    title="A GELU block with u_i, a_i ≠ 0 and u_i ≠ ±u_j absorbs its skip iff P_S = −I for some set S",
     source="[A], Theorem 10, under a weaker hypothesis",
     hypotheses=("every u_i ≠ 0", "u_i ≠ ±u_j for i ≠ j", "every a_i ≠ 0", "no biases", "same width"),
     uses=(),
@@ -249,7 +249,9 @@ def wider_block(draw: Draw) -> str:
     return absorbs_with_more_units(_stretched(2, 5, "gelu", draw), draw)
 
 
-@claim.control("analytic even part", "ReLU units with the rows 1 and 2 on the line absorb although no S works")
+@claim.control(
+    "analytic even part", "ReLU units with the rows 1 and 2 on the line absorb although no S works"
+)
 def relu_on_the_line(draw: Draw) -> str:
     positive = draw.uniform(1, 2) + 0.1  # no sum is -1
     return absorbs_on_the_line(MLP(torch.tensor([[1.0], [2.0]]), positive))
