@@ -97,12 +97,10 @@ def gelu_on_the_line(draw: Draw) -> str:
     beta, alpha = sympy.Matrix([[p1, p2], [p2, p3]]).LUsolve(-sympy.Matrix([p3, p4]))
     roots = sorted(sympy.Poly(z**2 + alpha * z + beta, z).all_roots())
     require(roots == sorted(ui**2 for ui in u), f"the coefficients allow other rows: u² = {roots}")
-    odd, slopes = (
-        2 + a[0] * u[0] + a[1] * u[1],
-        [s * a[0] * u[0] + t * a[1] * u[1] for s in (1, -1) for t in (1, -1)],
-    )
-    require(odd not in slopes, f"the odd parts agree: {odd}")
-    return f"u' = ±u, and the odd slopes {slopes} are not {odd}"
+    first, second = (ai * ui for ai, ui in zip(a, u))
+    slopes = [s * first + t * second for s in (1, -1) for t in (1, -1)]
+    require(2 + first + second not in slopes, f"the odd parts agree: {slopes}")
+    return f"u' = ±u, and {2 + first + second} is none of the odd slopes {slopes}"
 
 
 @claim.control("no biases", "no two units with the bends of x + B(x) have its slopes")
@@ -114,7 +112,7 @@ def biases(draw: Draw) -> str:
     require(torch.allclose(bends, down[0]), f"the slopes jump by {bends}, not by {down}")
     outside = residual(torch.tensor([[-9.0], [-8.0]])).flatten()
     slope = float(outside[1] - outside[0])  # left of both; a unit that faces left has the slope −a there
-    possible = [-sum(s) for s in itertools.product(*([0.0, a] for a in down[0].tolist()))]
+    possible = [0 - sum(s) for s in itertools.product(*([0.0, a] for a in down[0].tolist()))]
     require(min(abs(slope - p) for p in possible) > 0.5, f"slope {slope} is among {possible}")
     return f"slope {slope:g} on the left, {possible} possible"
 
