@@ -15,10 +15,14 @@ from samefn.equivariance.alignment import random_symmetry
 from samefn.equivariance.identifiable import (
     SPARE,
     closest_symmetry,
+    exact_tanh,
     first_pole,
     harmless_turns,
     irreducible,
+    random_legible,
     random_shallow,
+    read_network,
+    read_units,
     residue,
     spare_unit_pair,
     turned,
@@ -159,6 +163,43 @@ def test_residues_of_rational_functions(coefficients, radius):
     pole = 0.3 + 0.7j
     f = lambda t: np.stack([a / (t - pole) + b / (t - pole) ** 2 + c, t**2], 1)
     np.testing.assert_allclose(residue(f, pole, radius), [a, 0], rtol=0, atol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3))
+def test_legible_networks_keep_their_units_apart(seed, units, d):
+    network = random_legible(units, d, generator=Draw(seed))
+    (up, down), bias = (w.detach().abs() for w in network.weights), network.biases[0].detach().abs()
+    assert (network.dim_in, network.widths, network.dim_out) == (d, (units,), 1) and irreducible(network)
+    for sizes, low, high in [*((row, 1, 2) for row in up.T), (bias, 0.3, 1.2)]:
+        ordered = [low, *sorted(sizes.tolist()), high]
+        gaps = [b - a for a, b in itertools.pairwise(ordered)]
+        assert min(gaps) >= 0 and min(gaps[1:]) >= 0.4 * (high - low) / units - 1e-12
+    assert ((down >= 0.5) & (down < 1.5)).all()
+
+
+def test_units_read_off_values():
+    t = np.linspace(-4, 4, 400)
+    values = 0.3 + 2 * np.tanh(0.9 * t - 0.5) - np.tanh(-1.7 * t + 0.2)
+    np.testing.assert_allclose(read_units(t, values, 2), [[1.7, -0.2, 1], [0.9, -0.5, 2]], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("units, d", [(1, 1), (2, 1), (2, 3)])
+def test_networks_read_off_values(units, d, seed):
+    network = random_legible(units, d, generator=Draw(seed))
+    asked = []
+    found = read_network(lambda x: (asked.append(x), network(x).detach())[1], d, units)
+    assert closest_symmetry(network, found) < 1e-4
+    assert all((row != 0).sum() <= 1 for x in asked for row in x)  # on the axes only
+
+
+@pytest.mark.parametrize(
+    "slope, scale, y", [(1, Fraction(1), 1), (3, Fraction(5, 2), 2), (-2, Fraction(3), 2)]
+)
+def test_exact_values_of_tanh(slope, scale, y):
+    assert float(exact_tanh(slope, scale, y)) == pytest.approx(
+        np.tanh((slope * np.log(y) + np.log(float(scale))) / 2)
+    )
 
 
 def test_values_and_ranks_against_sympy():

@@ -1,7 +1,7 @@
 """Networks with one hidden layer and two things that decide whether their function determines the weights.
 
-The poles of tanh units on a complex line, from which Sussmann's proof reads the weights; and, for ReLU and
-GELU, the ways to turn units over that keep the function.
+The poles of tanh units on a complex line, from which Sussmann's proof and :func:`read_network` read the
+weights; and, for ReLU and GELU, the ways to turn units around that keep the function.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from functools import cache, partial
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.interpolate import AAA
 from sympy.polys.domains import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from ..draw import normal
+from ..functions import gap
 from ..networks import DeepMLP
 
 SPARE = ("zero outgoing column", "equal up to sign", "constant unit")
@@ -29,12 +31,31 @@ def random_shallow(
 ) -> DeepMLP:
     """One hidden layer with standard normal weights and biases; ``sizes`` are the inputs and the outputs."""
     draw = partial(normal, generator=generator)
-    d, k = sizes
-    return DeepMLP([draw(units, d), draw(k, units)], [draw(units), draw(k)], activation)
+    d, outputs = sizes
+    return DeepMLP([draw(units, d), draw(outputs, units)], [draw(units), draw(outputs)], activation)
+
+
+def random_legible(units: int, d: int = 2, *, generator: torch.Generator) -> DeepMLP:
+    """A tanh network d → units → 1 that :func:`read_network` can read, by construction.
+
+    On each axis the sizes of the units' slopes lie in [1, 2), those of the biases in [0.3, 1.2), each in a
+    part of its own and apart from the others; outgoing weights have sizes in [0.5, 1.5).  Signs are fair.
+    """
+    sizes = partial(torch.rand, generator=generator, dtype=torch.float64)
+    parts = torch.arange(units, dtype=torch.float64)
+
+    def signs(*shape: int) -> Tensor:
+        return (sizes(*shape) < 0.5) * 2.0 - 1
+
+    order = sizes(d, units).argsort(dim=1)  # which part on which axis
+    slopes = 1 + ((parts + 0.6 * sizes(d, units)) / units).gather(1, order)
+    bias = 0.3 + 0.9 * (parts + 0.6 * sizes(units)) / units
+    down = (0.5 + sizes(1, units)) * signs(1, units)
+    return DeepMLP([slopes.T * signs(units, d), down], [bias * signs(units), normal(1, generator=generator)])
 
 
 def _parts(network: DeepMLP) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Copies of the rows u_i, the columns a_i, the biases b_i and the output bias c.
+    """Copies of the rows u_i, the columns a_i, the biases b_i and the output bias b_out.
 
     Raises ValueError unless there is one hidden layer.
     """
@@ -84,7 +105,7 @@ def spare_unit_pair(kind: str, *, generator: torch.Generator) -> tuple[DeepMLP, 
 
 
 def turned(network: DeepMLP, units: Sequence[int]) -> DeepMLP:
-    """The network with the forms u_i·x + b_i of ``units`` negated, and Σ a_i b_i of these units added to c.
+    """The network with the forms u_i·x + b_i of ``units`` negated, and their Σ a_i b_i added to b_out.
 
     For σ(z) − σ(−z) = z it computes f(x) − P_S x, so the same function if P_S = 0.
     """
@@ -115,7 +136,7 @@ def _named(subsets: Tensor) -> list[tuple[int, ...]]:
 
 
 def vanishing_sets(network: DeepMLP, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
-    """All nonempty S with ‖P_S‖ ≤ tolerance, by trying all 2^n."""
+    """All nonempty S with ‖P_S‖_F ≤ tolerance, by trying all 2^n."""
     up, down, _, _ = _parts(network)
     choices = _subsets(len(up))
     sums = torch.linalg.matrix_norm(torch.einsum("sm,km,md->skd", choices, down, up))
@@ -128,13 +149,8 @@ def harmless_turns(
     """All nonempty S whose :func:`turned` network has the values of the network at x, relative to the
     largest.
     """
-    up, down, bias, out = _parts(network)
-    choices = _subsets(len(up))
-    sign = 1 - 2 * choices
-    hidden = network.activations[0](sign[:, None] * (x @ up.T + bias))  # (2^n, batch, n)
-    values = hidden @ down.T + out + ((choices * bias) @ down.T)[:, None]
-    gaps = (values - values[0]).abs().amax((1, 2)) / values[0].abs().max()
-    return _named(choices[gaps <= tolerance])
+    every = _named(_subsets(network.widths[0]))
+    return [S for S in every if gap(network, turned(network, S), x) <= tolerance]
 
 
 @cache
@@ -165,23 +181,62 @@ def residue(
     f: Callable[[np.ndarray], np.ndarray], pole: complex, radius: float, points: int = 64
 ) -> np.ndarray:
     """(1/2πi) ∮ f(t) dt over a circle by the trapezoidal rule; ``f`` maps complex (points,) to (points,
-    k).
+    outputs).
     """
     step = radius * np.exp(2j * np.pi * np.arange(points) / points)
     return (f(pole + step) * step[:, None]).mean(0)
 
 
+def read_units(t: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """Slope ω > 0, offset ψ and outgoing weight a of ``count`` units of b_out + Σ a tanh(ωt + ψ), steepest
+    first, from real values.
+
+    The poles of a rational approximation (AAA) that are nearest to the real line are taken for the first
+    poles of the units.  They are that in exact arithmetic if the slopes are within a factor of 3 of each
+    other; how well they are approximated depends on how far apart they are, and on the points ``t``.
+    """
+    rational = AAA(t, values)
+    poles = rational.poles()
+    first = np.argsort(np.where(poles.imag > 0, poles.imag, np.inf))[:count]
+    slope = np.pi / (2 * poles.imag[first])
+    return np.stack([slope, -slope * poles.real[first], slope * rational.residues()[first].real], 1)
+
+
+def read_network(f: Callable[[Tensor], Tensor], d: int, units: int) -> DeepMLP:
+    """The tanh network d → units → 1 whose function is f, from the values of f on the d axes.
+
+    On each axis :func:`read_units` finds the units; their biases, of different sizes and not 0, tell which
+    is which.  Whether that went well is seen by comparing the result with f.
+    """
+    t = 4 * np.cos(np.pi * (np.arange(300) + 0.5) / 300)
+    axes = []
+    for axis in torch.eye(d, dtype=torch.float64):
+        values = f(torch.from_numpy(t)[:, None] * axis)[:, 0].numpy()
+        found = read_units(t, values, units)
+        found *= np.sign(found[:, 1:2])  # turned around so that its bias is positive
+        axes.append(found[found[:, 1].argsort()])
+    slopes, biases, weights = torch.from_numpy(np.stack(axes)).unbind(-1)
+    bias, down = biases.mean(0), weights.mean(0)[None]
+    out = f(torch.zeros(1, d, dtype=torch.float64))[0] - down @ bias.tanh()
+    return DeepMLP([slopes.T, down], [bias, out])
+
+
+def exact_tanh(slope: int, scale: Fraction, y: int) -> Fraction:
+    """tanh(slope·t + log(scale)/2) where y = e^{2t} is an integer: a rational number."""
+    power = scale * Fraction(y) ** slope
+    return (power - 1) / (power + 1)
+
+
 def value_matrix(slopes: Sequence[int], scales: Sequence[Fraction]) -> DomainMatrix:
     """Exact values of 1 and of tanh(slope·t + log(scale)/2), a row for each of as many t as decide
-    independence.
+    independence; slopes are positive.
 
-    With y = e^{2t} the unit is (c y^s − 1)/(c y^s + 1), c the scale.  A combination of the columns is a
-    rational function of y whose numerator has degree at most the sum of the slopes, so it is zero if it is
-    zero at one point more: the rank is the dimension of the span of the functions.
+    With y = e^{2t} a combination of the columns is a rational function of y whose numerator has degree at
+    most the sum of the slopes, so it is zero if it is zero at one point more: the rank is the dimension of
+    the span of the functions.
     """
     rows = []
     for y in range(1, sum(slopes) + 2):
-        powers = [c * Fraction(y) ** s for s, c in zip(slopes, scales, strict=True)]
-        values = [(p - 1) / (p + 1) for p in powers]
+        values = [exact_tanh(s, c, y) for s, c in zip(slopes, scales, strict=True)]
         rows.append([QQ(1), *(QQ(v.numerator, v.denominator) for v in values)])
     return DomainMatrix(rows, (len(rows), len(slopes) + 1), QQ)
