@@ -19,6 +19,7 @@ from sympy.polys.domains import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
+from ..activations import Activation
 from ..draw import normal
 from ..functions import gap
 from ..networks import DeepMLP
@@ -27,7 +28,7 @@ SPARE = ("zero outgoing column", "equal up to sign", "constant unit")
 
 
 def random_shallow(
-    activation: str, units: int, sizes: tuple[int, int] = (2, 2), *, generator: torch.Generator
+    activation: str | Activation, units: int, sizes: tuple[int, int] = (2, 2), *, generator: torch.Generator
 ) -> DeepMLP:
     """One hidden layer with standard normal weights and biases; ``sizes`` are the inputs and the outputs."""
     draw = partial(normal, generator=generator)

@@ -250,7 +250,6 @@ def square_units(draw: Draw) -> str:
 
     wanted = coefficients(one.weights[0], one.biases[0]) @ one.weights[1].T
     down = torch.linalg.solve(coefficients(up, bias), wanted).T
-    other = DeepMLP([up, down], [bias, torch.zeros(1)], square)
-    zero = torch.zeros(1)
-    other = DeepMLP([up, down], [bias, one(zero) - other(zero)], square)
+    constant = one(torch.zeros(1)) - down @ square(bias)
+    other = DeepMLP([up, down], [bias, constant], square)
     return _unrelated(one, other, draw.normal(100, 1))
