@@ -11,6 +11,7 @@ from samefn.equivariance.redundancy import drop, merge, reduce
 from samefn.equivariance.submodels import (
     anywhere,
     available_moves,
+    insert_clone,
     occurring,
     parameters,
     reduce_in_random_order,
@@ -89,9 +90,30 @@ def test_a_random_order_of_moves_finds_the_small_network(seed, kind):
     assert end.widths == (3, 2) and difference(small, end) < 1e-9 and available_moves(end) == []
 
 
-def test_two_opposite_pairs_are_three_x():
-    pairs, x = two_opposite_pairs(), torch.linspace(-4, 4, 41)[:, None]
-    torch.testing.assert_close(pairs(x).detach(), 3 * x, rtol=0, atol=1e-13)
+@given(st.integers(0, 10**6), st.sampled_from([("tanh", -1.0, -1.0), ("relu", 3.0, 3.0), ("gelu", 1.0, 1.0)]))
+def test_an_inserted_clone_keeps_the_function_and_merges_back(seed, case):
+    kind, scale, factor = case
+    small = random_network([2, 3, 4, 2], kind, seed)
+    column = Draw(seed).normal(2)
+    large = insert_clone(small, 2, 1, column, scale=scale, factor=factor)
+    assert large.widths == (3, 5) and difference(small, large) < 1e-12
+    assert torch.equal(large.weights[2][:, 4], column)
+    assert torch.equal(large.layers.rows(1)[4], scale * small.layers.rows(1)[1])
+    back = merge(large, 2, 4, 1, factor).network
+    for w, v in zip(back.weights, small.weights, strict=True):
+        torch.testing.assert_close(w, v.detach(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("layer", "unit"), [(0, 0), (2, 0), (1, 3), (1, -1)])
+def test_a_clone_of_no_unit_is_refused(layer, unit):
+    with pytest.raises(ValueError, match="layer and into must name a hidden unit"):
+        insert_clone(random_network([2, 3, 1], "tanh"), layer, unit, torch.ones(1))
+
+
+@pytest.mark.parametrize("kind", ["gelu", "relu", "silu"])
+def test_two_opposite_pairs_are_a_sum(kind):
+    pairs, x = two_opposite_pairs(kind), Draw().normal(41, 2)
+    torch.testing.assert_close(pairs(x).detach(), x.sum(1, keepdim=True), rtol=0, atol=1e-13)
     assert available_moves(pairs) == [] and reduce(pairs).removed == ()
     for move in (drop(pairs, 1, 0), merge(pairs, 1, 1, 0, -1.0)):
         assert difference(pairs, move.network) > 0.1

@@ -55,6 +55,34 @@ def anywhere(network: DeepMLP, count: int, *, generator: torch.Generator) -> lis
     return [torch.randn(count, n, generator=generator, dtype=torch.float64) for n in sizes]
 
 
+def insert_clone(
+    network: DeepMLP,
+    layer: int,
+    into: int,
+    column: Float[Tensor, "m"],
+    *,
+    scale: float = 1.0,
+    factor: float = 1.0,
+) -> DeepMLP:
+    """β of a merge: hidden layer ``layer`` (from 1) with one more unit behind the others, a clone of unit
+    ``into``.
+
+    Its row is ``scale`` times that of ``into`` and its value should be ``factor`` times; it has the
+    outgoing weights ``column``, and ``into`` gives up ``factor`` times as much.  Raises ValueError if
+    there is no such layer or unit.
+    """
+    if not 1 <= layer <= len(network.widths) or not 0 <= into < network.widths[layer - 1]:
+        raise ValueError(
+            f"layer and into must name a hidden unit of {network.widths}, got {layer} and {into}"
+        )
+    layers = network.layers
+    rows, after = layers.rows(layer - 1), layers.weights[layer].clone()
+    rows = torch.cat([rows, scale * rows[into, None]])
+    after[:, into] -= factor * column
+    wider = layers.replaced(layer - 1, rows[:, :-1], rows[:, -1])
+    return network.rebuilt(wider.replaced(layer, torch.cat([after, column[:, None]], 1)))
+
+
 def available_moves(network: DeepMLP, tolerance: float = 1e-9) -> list[Step]:
     """All moves that keep the function, as (name, layer, unit, ...): the arguments of drop, fold and merge.
 
@@ -94,8 +122,9 @@ def reduce_in_random_order(network: DeepMLP, rng: np.random.Generator) -> DeepML
     return network
 
 
-def two_opposite_pairs() -> DeepMLP:
-    """3x as two pairs of opposite GELU units: σ(x) − σ(−x) + σ(2x) − σ(−2x)."""
-    rows = torch.tensor([[1.0], [-1], [2], [-2]], dtype=torch.float64)
-    biases = [torch.zeros(n, dtype=torch.float64) for n in (4, 1)]
-    return DeepMLP([rows, rows.sign().T.contiguous()], biases, "gelu")
+def two_opposite_pairs(activation: str = "gelu") -> DeepMLP:
+    """x_1 + x_2 as two pairs of opposite units, σ(x_1) − σ(−x_1) + σ(x_2) − σ(−x_2): for GELU, ReLU and all
+    others with σ(z) − σ(−z) = z.
+    """
+    rows = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]], dtype=torch.float64)
+    return DeepMLP([rows, rows.sum(1)[None]], None, activation)
