@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sympy
 import torch
 
 from samefn.activations import leaky_relu, relu_power
@@ -9,6 +10,8 @@ from samefn.draw import Draw
 from samefn.networks import MLP, GatedMLP, Residual, Stack, random_gated_mlp, random_mlp
 from samefn.skip.depth import (
     FLAT_KINDS,
+    INVERSE_ROOT,
+    RECIPROCAL,
     SLOW_KINDS,
     absorbing_stack,
     growth_constant,
@@ -18,6 +21,8 @@ from samefn.skip.depth import (
     random_stacks,
     remainders_at_infinity,
     remainders_at_zero,
+    stack_of_inverse_roots,
+    without_flat_blocks,
 )
 
 GATED = ("silu", "gelu", "relu", "identity", "signed root")
@@ -135,9 +140,12 @@ def test_flat_stacks_stay_near_the_product_of_their_skips(seed):
 
 def test_remainders_of_one_layer_by_hand():
     block = MLP(torch.tensor([[4.0]]), torch.tensor([[3.0]]), relu_power(0.5))  # at most 6 √|x|
-    # ρ_2 = 2 ρ_1 + 6 (1 + √2 + √ρ_1) with ρ_1 = 6 (1 + 1)
+    # ρ_2 = 2 ρ_1 + 6 (√2 + √ρ_1) with ρ_1 = 6
     twice = Stack([Residual(block, torch.tensor([[2.0]]))] * 2)
-    assert remainders_at_infinity(twice) == (pytest.approx([12, 24 + 6 * (1 + 2**0.5 + 12**0.5)]), 0.5)
+    assert remainders_at_infinity(twice) == (pytest.approx([6, 12 + 6 * (2**0.5 + 6**0.5)]), 0.5)
+    # a skip smaller than 1 leaves the 1 of the bound: ρ_2 = ρ_1/4 + 6 (1 + √ρ_1)
+    twice = Stack([Residual(block, torch.tensor([[0.25]]))] * 2)
+    assert remainders_at_infinity(twice) == (pytest.approx([6, 1.5 + 6 * (1 + 6**0.5)]), 0.5)
     square = MLP(torch.tensor([[4.0]]), torch.tensor([[3.0]]), "relu_squared")  # at most 48 x²
     # the second block reads at most (2 + 48)|x|, so |x| ≤ 1/50 and ρ_2 = 2·48 + 48·50²
     twice = Stack([Residual(square, torch.tensor([[2.0]]))] * 2)
@@ -151,6 +159,42 @@ def test_stacks_of_the_other_family_are_refused():
         remainders_at_infinity(flat)
     with pytest.raises(ValueError, match="stack must have blocks of degree above 1 only, got degree 0"):
         remainders_at_zero(slow)
+
+
+@pytest.mark.parametrize(
+    ("activation", "formula"), [(INVERSE_ROOT, lambda z: abs(z) ** -0.5), (RECIPROCAL, lambda z: 1 / z)]
+)
+def test_activations_of_negative_degree(activation, formula):
+    z, points = sympy.Symbol("z", real=True), [-4.0, -0.25, 1e-9, 2.0]
+    expected = [0.0, *(formula(point) for point in points)]
+    assert activation(torch.tensor([0.0, *points])).tolist() == pytest.approx(expected)
+    values = [float(activation.expression(z).subs(z, point)) for point in (0, *points)]
+    assert values == pytest.approx(expected)
+    assert float(activation(torch.tensor(9.0))) == pytest.approx(9**activation.degree)
+
+
+def test_eight_gated_units_of_degree_one_half_give_the_first_coordinate():
+    stack = stack_of_inverse_roots()
+    x = Draw(0).normal(200, 2) * torch.logspace(-6, 6, 200)[:, None]
+    x[0, 0] = 0
+    y, first = stack(x).numpy(force=True), x[:, 0].numpy()
+    assert y[:, 0] == pytest.approx(first, rel=1e-13, abs=0) and not y[:, 1].any()
+    a = np.sign(first) * np.abs(first) ** 0.5
+    for j, prefix in enumerate(prefixes(stack)[1:-1]):  # the second coordinate is a|a|^(-(j + 1)/2)
+        second = prefix(x)[1:, 1].numpy(force=True)
+        assert second == pytest.approx(a[1:] * np.abs(a[1:]) ** (-(j + 1) / 2), rel=1e-12)
+    missing = [not isinstance(layer, Residual) for layer in stack.blocks]
+    assert missing == [True, *[False] * 6, True]
+
+
+def test_without_its_flat_blocks_a_stack_has_skips_and_relu_layers():
+    draw = Draw(0)
+    flat, plain = random_block("silu", 2, 3, generator=draw), random_mlp(2, 3, generator=draw)
+    a, b, x = draw.normal(2, 2), draw.normal(2, 2), draw.normal(50, 2)
+    stack = Stack([Residual(flat, a), plain, Residual(plain, b), random_block("relu", 2, 3, generator=draw)])
+    first = plain(x @ a.T)
+    assert torch.allclose(without_flat_blocks(Stack(stack.blocks[:3]))(x), first @ b.T + plain(first))
+    assert not without_flat_blocks(stack)(x).any()  # the last layer is gated, and has no skip
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,6 +14,7 @@ from samefn.skip.gated import (
     STEP,
     biased_pair,
     jacobian_at_zero,
+    nearest_to_the_skip,
     quadratic_constant,
     slope_at_zero,
 )
@@ -82,6 +83,26 @@ def test_slopes_that_do_not_exist_are_refused():
             slope_at_zero(lambda x: x, direction, wrong)
     with pytest.raises(ValueError, match="direction must be one along which f does not vanish"):
         slope_at_zero(torch.zeros_like, direction, radii)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+def test_the_block_nearest_to_the_skip_solves_its_normal_equations(activation):
+    block, x = nearest_to_the_skip(activation, 6), np.linspace(-1, 1, 2001)
+    assert block.gate[:, 0].tolist() == pytest.approx([1, 60**0.5, 60, -1, -(60**0.5), -60])
+    gates = {
+        "silu": lambda z: z / (1 + np.exp(-z)),
+        "gelu": lambda z: z * (1 + np.vectorize(math.erf)(z / 2**0.5)) / 2,
+        "relu": lambda z: np.maximum(z, 0),
+    }
+    hidden = gates[activation](np.outer(x, block.gate[:, 0].numpy(force=True))) * x[:, None]
+    left = x - hidden @ block.down[0].numpy(force=True)
+    assert np.abs(hidden.T @ left).max() < 1e-8 * len(x)
+
+
+def test_a_width_that_is_odd_or_zero_is_refused():
+    for m in (0, 3, -2):
+        with pytest.raises(ValueError, match=f"m must be even and at least 2, got {m}"):
+            nearest_to_the_skip("silu", m)
 
 
 @pytest.mark.parametrize("seed", range(5))

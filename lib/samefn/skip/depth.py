@@ -1,6 +1,6 @@
 """Stacks of flat blocks, or of slow ones: their linear part, and how far they are from it.
 
-F_l are the first l blocks of a stack and N_l is the product of their skips.  Source: [A], Corollary 7,
+F_l are the first l layers of a stack and Λ_l is the product of their skips.  Source: [A], Corollary 7,
 and what the chapter adds to it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import sympy
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,8 +27,9 @@ from .planted import plant
 class Kind:
     """Blocks without biases, with one activation, ``gated`` or not.
 
-    At every z the activation is at most |z|^k, or |z|^(k-1) for a gate, k the ``degree``.  So a block is
-    at most β‖x‖^k, see :func:`growth_constant`: flat for k > 1, slow for k < 1, with k = 0 where bounded.
+    At every z the activation is at most |z|^k, or |z|^(k-1) for a gate, k the ``degree``.  For k > 1, and
+    for 0 ≤ k < 1 without gates, a block is then at most κ‖x‖^k, see :func:`growth_constant`: flat or
+    slow, with k = 0 where bounded.  A gate of degree k - 1 < 0 is unbounded near 0, and so is its block.
     """
 
     activation: Activation
@@ -50,8 +52,24 @@ KINDS: dict[str, Kind] = {
     "sigmoid": Kind(get("sigmoid"), 0),
 }
 FLAT_KINDS = tuple(name for name, kind in KINDS.items() if kind.degree > 1)
-SLOW_KINDS = tuple(name for name, kind in KINDS.items() if kind.degree < 1)
+SLOW_KINDS = tuple(name for name, kind in KINDS.items() if kind.degree < 1 and not kind.gated)
 RELU = "relu block"  # neither flat nor slow
+
+# |z|^(-1/2) and 1/z, both 0 at 0: homogeneous of negative degree, for blocks that are neither
+INVERSE_ROOT = Activation(
+    "inverse_root",
+    lambda z: torch.where(z == 0, 0, 1 / z.abs().sqrt()),
+    lambda z: sympy.Piecewise((0, sympy.Eq(z, 0)), (1 / sympy.sqrt(sympy.Abs(z)), True)),
+    degree=-0.5,
+    continuous=False,
+)
+RECIPROCAL = Activation(
+    "reciprocal",
+    lambda z: torch.where(z == 0, 0, 1 / z),
+    lambda z: sympy.Piecewise((0, sympy.Eq(z, 0)), (1 / z, True)),
+    degree=-1,
+    continuous=False,
+)
 
 
 def random_block(kind: str, d: int, m: int, *, generator: torch.Generator) -> MLP | GatedMLP:
@@ -71,7 +89,7 @@ def random_block(kind: str, d: int, m: int, *, generator: torch.Generator) -> ML
 
 @torch.no_grad()
 def growth_constant(block: MLP | GatedMLP) -> tuple[float, float]:
-    """(β, k) with ‖B(x)‖ ≤ β‖x‖^k for every x; k = 0 for bounded activations.
+    """(κ, k) with ‖B(x)‖ ≤ κ‖x‖^k for every x; k = 0 for bounded activations.
 
     Adds up ‖a_i‖ ‖u_i‖^k, or ‖a_i‖ ‖w_i‖^(k-1) ‖u_i‖ for a gated block.  Raises ValueError unless the
     block is of one of the ``KINDS``, without biases.
@@ -128,7 +146,7 @@ def products_of_skips(stack: Stack) -> list[Float[Tensor, "d d"]]:
 
 
 def remainders_at_infinity(stack: Stack) -> tuple[list[float], float]:
-    """(ρ_1, …, ρ_L) and k with ‖F_l(x) - N_l x‖ ≤ ρ_l(1 + ‖x‖^k) for every x.
+    """(ρ_1, …, ρ_L) and k with ‖F_l(x) - Λ_l x‖ ≤ ρ_l(1 + ‖x‖^k) for every x.
 
     The recursion of the chapter's Step 5.  Raises ValueError unless every block is of a slow kind, with
     or without a skip.
@@ -138,14 +156,14 @@ def remainders_at_infinity(stack: Stack) -> tuple[list[float], float]:
     if k >= 1:
         raise ValueError(f"stack must have blocks of degree below 1 only, got degree {k:g}")
     rhos = [0.0]
-    for block, (beta, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
-        grown = beta * (1 + spectral_norm(product) ** k + rhos[-1] ** k)
+    for block, (kappa, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
+        grown = kappa * (max(1, spectral_norm(product) ** k) + rhos[-1] ** k)
         rhos.append(spectral_norm(linear_part(block)) * rhos[-1] + grown)
     return rhos[1:], k
 
 
 def remainders_at_zero(stack: Stack) -> tuple[list[float], float, float]:
-    """(ρ_1, …, ρ_L), k and r with ‖F_l(x) - N_l x‖ ≤ ρ_l‖x‖^k for ‖x‖ ≤ r.
+    """(ρ_1, …, ρ_L), k and r with ‖F_l(x) - Λ_l x‖ ≤ ρ_l‖x‖^k for ‖x‖ ≤ r.
 
     Raises ValueError unless every block is of a flat kind, with or without a skip.
     """
@@ -154,10 +172,10 @@ def remainders_at_zero(stack: Stack) -> tuple[list[float], float, float]:
     if k <= 1:
         raise ValueError(f"stack must have blocks of degree above 1 only, got degree {k:g}")
     rhos, radius = [0.0], 1.0
-    for block, (beta, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
+    for block, (kappa, _), product in zip(stack.blocks, growth, products_of_skips(stack)):
         size = spectral_norm(product) + rhos[-1]  # the input of this block is at most size·‖x‖
         radius = min(radius, 1 / size) if size > 0 else radius
-        rhos.append(spectral_norm(linear_part(block)) * rhos[-1] + beta * size**k)
+        rhos.append(spectral_norm(linear_part(block)) * rhos[-1] + kappa * size**k)
     return rhos[1:], k, radius
 
 
@@ -196,8 +214,8 @@ def random_stacks(
 def absorbing_stack(kinds: Sequence[str], d: int, *, generator: torch.Generator) -> tuple[Stack, Stack]:
     """A residual stack, and one equal to it in which every ReLU block has lost its skip.
 
-    ``kinds`` names the blocks; "relu block" is a ReLU MLP planted so that d of its units add up to
-    -I, all others are residual blocks as in :func:`random_block` and stay.  Raises as that does.
+    ``kinds`` names the blocks; "relu block" is a ReLU MLP planted so that the a_i u_iᵀ of d of its units
+    add up to -I, all others are residual blocks as in :func:`random_block` and stay.  Raises as that does.
     """
     residual: list[nn.Module] = []
     shorter: list[nn.Module] = []
@@ -212,8 +230,42 @@ def absorbing_stack(kinds: Sequence[str], d: int, *, generator: torch.Generator)
     return Stack(residual), Stack(shorter)
 
 
+def without_flat_blocks(stack: Stack) -> Stack:
+    """The stack with Mx in place of Mx + B(x) for every block B but plain ReLU blocks.
+
+    Raises as :func:`linear_part` does.
+    """
+    layers: list[nn.Module] = []
+    for block in stack.blocks:
+        inner = inner_block(block)
+        if isinstance(inner, MLP) and inner.activation.name == "relu":
+            layers.append(block)
+        else:
+            nothing = MLP(inner.up.detach(), torch.zeros_like(inner.down))
+            layers.append(Residual(nothing, linear_part(block)))
+    return Stack(layers)
+
+
+def stack_of_inverse_roots() -> Stack:
+    """x ↦ (x_1, 0) as eight layers in the plane, the first and the last without a skip.
+
+    Each block is one gated unit |w·y|^(-1/2) (u·y), of degree 1/2: with a = |x_1|^(-1/2) x_1 in the first
+    coordinate, the second runs through |a|^(-1/2) a, …, |a|^(-3) a.
+    """
+    e = torch.eye(2, dtype=torch.float64)
+
+    def unit(gate: int, value: int, out: int) -> GatedMLP:
+        return GatedMLP(e[gate : gate + 1], e[value : value + 1], e[:, out : out + 1].clone(), INVERSE_ROOT)
+
+    keep = torch.diag(e[0])
+    middle = [Residual(unit(0, value, 1), keep) for value in (0, 1, 1, 1, 1, 1)]
+    return Stack([unit(0, 0, 0), *middle, unit(1, 0, 0)])
+
+
 def _planted_relu(d: int, generator: torch.Generator) -> Residual:
-    """Width 2d; the first d units add up to -I, and their rows are orthonormal, which keeps digits."""
+    """Width 2d; the a_i u_iᵀ of the first d units add up to -I, and their rows are orthonormal, which
+    keeps digits.
+    """
     block = random_mlp(d, 2 * d, generator=generator)
     up = block.up.detach().clone()
     up[:d] = torch.linalg.qr(up[:d])[0]

@@ -1,7 +1,10 @@
-"""A-C7: no stack of residual blocks of a flat kind is a stack without skips.  Chapter ``skip/depth``."""
+"""A-C7: stacks of flat blocks, or of slow ones, that are equal have one product of skips.  Chapter
+``skip/depth``.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,32 +13,38 @@ import sympy
 import torch
 from torch import Tensor, nn
 
-from ...activations import get, relu_power
+from ...activations import Activation, get, relu_power
 from ...draw import Draw
 from ...networks import MLP, GatedMLP, Residual, Stack
-from ...skip.absorption import flip
 from ...skip.depth import (
     FLAT_KINDS,
+    RECIPROCAL,
     RELU,
     SLOW_KINDS,
     absorbing_stack,
+    growth_constant,
     products_of_skips,
+    random_block,
     random_stacks,
     remainders_at_infinity,
     remainders_at_zero,
+    stack_of_inverse_roots,
+    without_flat_blocks,
 )
+from ...skip.gated import STEP
 from ...skip.homogeneous import identity_with_biases
 from .. import Claim, require
 
 claim = Claim(
     id="A-C7",
-    title="No stack of residual gated, or homogeneous, blocks is a stack without skips",
+    title="A stack of flat blocks, or of slow ones, with M_L⋯M_1 ≠ 0 equals none in which a skip is missing",
     source="[A], Corollary 7; degree below 1, bounded, and a single missing skip: ours",
     hypotheses=(
-        "every block gated with g(0) = 0, g continuous at 0, or homogeneous of degree k > 1",
-        "or every block homogeneous of degree 0 < k < 1, or bounded",
-        "the product of the skips M_L⋯M_1 is not 0",
-        "no biases (bounded blocks may have them)",
+        "all blocks flat, or all slow",
+        "flat: degree k > 1, or gated with g(0) = 0, g continuous at 0",
+        "flat: no biases",
+        "slow: bounded, or degree 0 < k < 1; no gates",
+        "M_L⋯M_1 ≠ 0",
     ),
     uses=("A-P5", "A-P6"),
     chapter="skip/depth",
@@ -69,26 +78,36 @@ def two_blocks_on_the_line() -> str:
     return "M₂M₁ with both skips, 0 without one or both"
 
 
+def _square(size: float) -> GatedMLP:
+    """x ↦ size·x² on the line, a bilinear block."""
+    return GatedMLP(torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[size]]), "identity")
+
+
 def _polynomial(coefficients: Sequence[Fraction], skips: Sequence[Fraction]) -> list[Fraction]:
-    """The composition of x ↦ Mx + cx² over the pairs (c, M) on the line, as coefficients of x⁰, x¹, ..."""
+    """The composition of x ↦ Mx + ax² over the pairs (a, M) on the line, as coefficients of x⁰, x¹, ..."""
     p = np.array([Fraction(0), Fraction(1)], dtype=object)
-    for c, skip in zip(coefficients, skips, strict=True):
-        p = c * np.convolve(p, p) + skip * np.concatenate([p, [Fraction(0)] * (len(p) - 1)])
+    for a, skip in zip(coefficients, skips, strict=True):
+        p = a * np.convolve(p, p) + skip * np.concatenate([p, [Fraction(0)] * (len(p) - 1)])
     return list(p)
 
 
-@claim.exact("bilinear stacks of depth 1 to 4 as rational polynomials")
+@claim.exact("bilinear stacks of depth 1 to 4 as rational polynomials, which are what the library computes")
 def rational_polynomials(draw: Draw) -> str:
-    halves = [Fraction(n, 2) for n in (-3, -2, -1, 1, 2, 3)]
+    halves = [Fraction(j, 2) for j in (-3, -2, -1, 1, 2, 3)]
     for depth in range(1, 5):
-        c, skips = ([draw.choice(halves) for _ in range(depth)] for _ in range(2))
-        linear = _polynomial(c, skips)[1]
-        require(linear == np.prod(skips), f"linear coefficient {linear} with skips {skips}")
-        free = _polynomial(c, [Fraction(0)] * depth)
+        a, skips = ([draw.choice(halves) for _ in range(depth)] for _ in range(2))
+        polynomial = _polynomial(a, skips)
+        require(polynomial[1] == np.prod(skips), f"linear coefficient {polynomial[1]} with skips {skips}")
+        layers = zip(a, skips, strict=True)
+        stack = Stack([Residual(_square(float(size)), torch.tensor([[float(m)]])) for size, m in layers])
+        # at 1 numerators and denominators stay below 2^40, so float64 does not round
+        value = Fraction(float(stack(torch.ones(1))))
+        require(value == sum(polynomial), f"the library's stack is {value} at 1, not {sum(polynomial)}")
+        free = _polynomial(a, [Fraction(0)] * depth)
         lowest = next(power for power, value in enumerate(free) if value)
         require(lowest == 2**depth, f"depth {depth}: the residual-free polynomial starts at x^{lowest}")
         skips[draw.integer(0, depth)] = Fraction(0)
-        require(_polynomial(c, skips)[:2] == [0, 0], "a linear term is left although one skip is gone")
+        require(_polynomial(a, skips)[:2] == [0, 0], "a linear term is left although one skip is gone")
     return "linear term ∏M; without skips, lowest power 2^L"
 
 
@@ -121,67 +140,142 @@ def jacobians(draw: Draw) -> str:
     return f"{worst:.1e}, exactly 0"
 
 
-def _least(stack: Stack) -> list[float]:
-    """The least singular value of N_l for every l."""
-    return [float(torch.linalg.svdvals(product)[-1]) for product in products_of_skips(stack)[1:]]
+@claim.numeric("‖B(x)‖ ≤ κ‖x‖^k for every kind, also where gates vanish; one unit attains κ")
+def growth(draw: Draw) -> str:
+    least = 1.0
+    for kind in FLAT_KINDS + SLOW_KINDS:
+        block = random_block(kind, 3, 5, generator=draw)
+        (kappa, k), v = growth_constant(block), draw.normal(5, 3)
+        rows = block.gate if isinstance(block, GatedMLP) else block.up
+        share = (v * rows).sum(1) / rows.square().sum(1)
+        beside = v - (1 - 1e-9) * share[:, None] * rows  # each nearly orthogonal to a row
+        x = torch.cat([v, rows, beside]) * torch.logspace(-4, 4, 15)[draw.permutation(15), None]
+        quotient = float((block(x).norm(dim=1) / x.norm(dim=1) ** k).max()) / kappa
+        require(quotient <= 1 + 1e-12, f"{kind}: ‖B(x)‖ reaches {quotient:.2f} κ‖x‖^k")
+        up, down = 0.1 + draw.uniform(2, 1, 1)
+        gated, sigma = isinstance(block, GatedMLP), block.activation
+        unit = GatedMLP(up, up, down, sigma) if gated else MLP(up, down, sigma)
+        attained = float(unit(torch.tensor([1e9]))) / (growth_constant(unit)[0] * 1e9**k)
+        require(abs(attained - 1) < 1e-6, f"{kind}: a unit attains {attained} of its κ")
+        least = min(least, attained)
+    return f"attained: at least {least:.8f} κ"
 
 
-def _at_radius(d: int, radius: float, draw: Draw) -> Tensor:
-    x = draw.normal(20, d)
-    return radius * x / x.norm(dim=1, keepdim=True)
+_SIZES = (1e-2, 1.0, 1e2)  # of skips and blocks
 
 
-def _apart(f: Stack, g: Stack, radius: float, start: int, draw: Draw) -> float:
-    """min ‖F - G‖/‖x‖ at that radius, over the prefixes from ``start`` on; all must be at least ‖N_l x‖/2."""
-    x = _at_radius(f.dim_in, radius, draw)
-    gaps = (_prefixes(f, x) - _prefixes(g, x)).norm(dim=2)
-    linear = (x @ torch.stack(products_of_skips(f)[1:]).mT).norm(dim=2)
-    for depth, share in enumerate((gaps / linear).amin(1).tolist(), 1):
-        far = depth <= start or share >= 0.5 * (1 - 1e-9)  # rounding
-        require(far, f"depth {depth}: apart by {share:.3f} of ‖Nx‖, certified 1/2")
-    return float(gaps[start:].min()) / radius
+def _layer(skip: float, size: float, activation: str | Activation, steep: float = 1.0) -> Residual:
+    """x ↦ skip·x + size·σ(steep·x) on the line."""
+    steep_, size_, skip_ = (torch.full((1, 1), value) for value in (steep, size, skip))
+    return Residual(MLP(steep_, size_, activation), skip_)
 
 
-@claim.certificate("near 0 the stacks differ by at least ‖Nx‖/2, at a computed radius")
+@claim.certificate("two one-unit layers on the line, of all sizes: remainders in their bounds, some attained")
+def remainders_of_all_sizes() -> str:
+    near, far, x, root = [], [], torch.logspace(-4, 6, 41)[:, None], relu_power(0.5)
+    for m1, s1, m2, s2 in itertools.product(_SIZES, repeat=4):
+        flat = Stack([_layer(m1, s1, "relu_squared"), _layer(m2, s2, "relu_squared")])
+        rhos, _, r = remainders_at_zero(flat)
+        near.append((float(flat(torch.tensor([r]))) / r - m2 * m1) / (rhos[-1] * r))
+        for second in (_layer(m2, s2, root), _layer(m2, s2, "tanh", 1e6)):  # that tanh is almost 1
+            slow = Stack([_layer(m1, s1, root), second])
+            rhos, k = remainders_at_infinity(slow)
+            far.append(float(((slow(x) - m2 * m1 * x) / (rhos[-1] * (1 + x**k))).max()))
+    # 1e-4 is for the rounding of Λx, at most 1e10, beside remainders of at least 0.1
+    for end, quotients in (("0", near), ("infinity", far)):
+        require(0.99 < max(quotients) < 1 + 1e-4, f"at {end} a remainder is {max(quotients)} of its bound")
+    return f"largest quotients {max(near):.4f} near 0, {max(far):.4f} far out"
+
+
+def _imitation(stack: Stack, target: Stack, draw: Draw) -> Stack:
+    """The stack, its last block fitted to the target on 20 points by least squares in W_down."""
+    *first, last = stack.blocks
+    x, units = draw.normal(20, stack.dim_in), torch.eye(last.width)
+    hidden = MLP(last.up, units, last.activation)
+    if isinstance(last, GatedMLP):
+        hidden = GatedMLP(last.gate, last.up, units, last.activation)
+    last.down.data = torch.linalg.lstsq(Stack([*first, hidden])(x), target(x), driver="gelsd").solution.T
+    return stack
+
+
+def _others(kinds: Sequence[str], draw: Draw) -> tuple[Stack, dict[str, Stack]]:
+    """A residual stack, and three that differ in their skips."""
+    residual, one_gone, free, _ = random_stacks(kinds, 3, generator=draw)
+    skips = random_stacks(kinds, 3, generator=draw)[0]
+    fitted = _imitation(free, residual, draw)
+    return residual, {"one skip gone": one_gone, "fitted without skips": fitted, "other skips": skips}
+
+
+def _linear_difference(f: Stack, g: Stack, v: Tensor) -> Tensor:
+    """(Λ - Λ')v for each row v."""
+    return v @ (products_of_skips(f)[-1] - products_of_skips(g)[-1]).T
+
+
+def _apart(f: Stack, g: Stack, x: Tensor) -> float:
+    """min ‖F(x) - F'(x)‖ / ‖(Λ - Λ')x‖."""
+    return float(((f(x) - g(x)).norm(dim=1) / _linear_difference(f, g, x).norm(dim=1)).min())
+
+
+@claim.certificate("near 0 stacks differ by at least ½‖(Λ − Λ')x‖, at a computed radius, depth 1 to 4")
 def apart_near_zero(draw: Draw) -> str:
-    residual, one_gone, free, gone = random_stacks(_kinds(FLAT_KINDS, 4, draw), 3, generator=draw)
-    rhos, k, radius = remainders_at_zero(residual)
-    apart = []
-    for other, start in ((one_gone, gone), (free, 0)):
-        others, k_other, radius_other = remainders_at_zero(other)
-        # at this radius both remainders together are at most half of ‖Nx‖, for every depth
-        sizes = zip(_least(residual), rhos, others, strict=True)
-        share = min(least / (2 * (p + q)) for least, p, q in sizes)
-        r = min(radius, radius_other, share ** (1 / (min(k, k_other) - 1)))
-        apart.append(_apart(residual, other, r, start, draw))
-    return f"‖F − F'‖/‖x‖ ≥ {min(apart):.2f} measured, depth 1 to 4"
+    residual, others = _others(_kinds(FLAT_KINDS, draw.integer(1, 5), draw), draw)
+    (rhos, k, radius), apart = remainders_at_zero(residual), {}
+    for name, other in others.items():
+        rhos_other, _, radius_other = remainders_at_zero(other)
+        v = nn.functional.normalize(draw.normal(20, 3), dim=1)
+        # at this radius both remainders together are at most half of the least ‖(Λ - Λ')x‖
+        share = float(_linear_difference(residual, other, v).norm(dim=1).min()) / 2
+        r = min(radius, radius_other, (share / (rhos[-1] + rhos_other[-1])) ** (1 / (k - 1)))
+        apart[name] = _apart(residual, other, r * v)
+        require(apart[name] >= 0.5 * (1 - 1e-9), f"{name}: apart by {apart[name]}, certified 1/2")
+    return ", ".join(f"{name} {value:.2f}" for name, value in apart.items())
 
 
-@claim.certificate("degree below 1 or bounded, depth 1 to 8: F(x) = Nx + O(1 + ‖x‖^k)")
+@claim.certificate("degree below 1 or bounded, depth 1 to 8: F(x) = Λx + O(1 + ‖x‖^k)")
 def linear_far_out(draw: Draw) -> str:
     residual, *_ = random_stacks(_kinds(SLOW_KINDS, 8, draw), 3, generator=draw)
     rhos, k = remainders_at_infinity(residual)
-    x = torch.cat([_at_radius(3, radius, draw) for radius in (1e-3, 1.0, 1e4)])
+    x = nn.functional.normalize(draw.normal(60, 3), dim=1) * torch.logspace(-3, 24, 60)[:, None]
     linear = x @ torch.stack(products_of_skips(residual)[1:]).mT
     bound = torch.tensor(rhos)[:, None] * (1 + x.norm(dim=1) ** k)
-    tightest = float(((_prefixes(residual, x) - linear).norm(dim=2) / bound).max())
-    require(tightest <= 1, f"a remainder exceeds its bound by the factor {tightest:.2f}")
-    return f"remainder at most {tightest:.2f} of its bound"
+    off = (_prefixes(residual, x) - linear).norm(dim=2)
+    largest = float((off / (bound + 1e-13 * linear.norm(dim=2))).max())  # the rounding of Λx
+    require(largest <= 1, f"a remainder exceeds its bound by the factor {largest:.2f}")
+    return f"remainder at most {largest:.2f} of its bound"
 
 
-@claim.certificate("far out the stacks differ by at least ‖Nx‖/2, at a computed radius, depth 1 to 8")
+@claim.certificate("far out stacks differ by at least ½‖(Λ − Λ')x‖, at a computed radius, depth 1 to 8")
 def apart_far_out(draw: Draw) -> str:
-    residual, one_gone, free, gone = random_stacks(_kinds(SLOW_KINDS, 8, draw), 3, generator=draw)
-    rhos, k = remainders_at_infinity(residual)
-    apart = []
-    for other, start in ((one_gone, gone), (free, 0)):
-        others, k_other = remainders_at_infinity(other)
-        # 1 + r^k ≤ 2r^k for r ≥ 1, so from this radius on the remainders are at most half of ‖Nx‖
-        sizes = zip(_least(residual), rhos, others, strict=True)
-        share = max(4 * (p + q) / least for least, p, q in sizes)
-        r = max(1.0, share ** (1 / (1 - max(k, k_other))))
-        apart.append(_apart(residual, other, r, start, draw))
-    return f"‖F − F'‖/‖x‖ ≥ {min(apart):.2f} far out"
+    residual, others = _others(_kinds(SLOW_KINDS, draw.integer(1, 9), draw), draw)
+    (rhos, k), apart = remainders_at_infinity(residual), {}
+    for name, other in others.items():
+        rhos_other, _ = remainders_at_infinity(other)
+        v = nn.functional.normalize(draw.normal(20, 3), dim=1)
+        # 1 + r^k ≤ 2r^k for r ≥ 1, so there both remainders together are at most half of ‖(Λ - Λ')x‖
+        share = float(_linear_difference(residual, other, v).norm(dim=1).min()) / 4
+        r = max(1.0, ((rhos[-1] + rhos_other[-1]) / share) ** (1 / (1 - k)))
+        apart[name] = _apart(residual, other, r * v)
+        require(apart[name] >= 0.5 * (1 - 1e-9), f"{name}: apart by {apart[name]}, certified 1/2")
+    return ", ".join(f"{name} {value:.2f}" for name, value in apart.items())
+
+
+@claim.numeric(
+    "ReLU blocks among flat ones: F(tx)/t → F̂(x), without the flat blocks; → 0 if a flat skip is gone"
+)
+def relu_among_flat(draw: Draw) -> str:
+    kinds = [RELU, "silu", *_kinds(("silu", "gelu", "relu_squared", RELU), draw.integer(0, 4), draw)]
+    kinds = [kinds[i] for i in draw.permutation(len(kinds)).tolist()]
+    stack, _ = absorbing_stack(kinds, 3, generator=draw)
+    x, t, gone = draw.normal(20, 3), 1e-9, kinds.index("silu")
+    limit = without_flat_blocks(stack)(x)
+    missing = Stack([b.block if i == gone else b for i, b in enumerate(stack.blocks)])
+    size = float(limit.norm(dim=1).max())
+    off, left = (
+        float((f(t * x) / t - g).norm(dim=1).max()) / size for f, g in ((stack, limit), (missing, 0))
+    )
+    require(size > 1e-3 and off < 1e-5, f"F(tx)/t is off by {off:.1e}, where the limit is {size:.1e}")
+    require(left < 1e-5, f"without the skip of a flat block F'(tx)/t is {left:.1e}")
+    return f"{len(kinds)} blocks, at t = {t:g}: off by {off:.1e}, left {left:.1e}"
 
 
 def _off(f: nn.Module, g: nn.Module, x: Tensor) -> float:
@@ -190,7 +284,7 @@ def _off(f: nn.Module, g: nn.Module, x: Tensor) -> float:
     return float((value - g(x)).abs().max() / torch.maximum(value.abs().max(), x.abs().max()))
 
 
-@claim.control("flat blocks only", "one ReLU block among others can lose its skip")
+@claim.control("all blocks flat, or all slow", "one ReLU block among others can lose its skip")
 def one_relu_block(draw: Draw) -> str:
     depth = draw.integer(2, 9)
     kinds = _kinds(("silu", "gelu", "relu_squared"), depth, draw)
@@ -200,7 +294,7 @@ def one_relu_block(draw: Draw) -> str:
     return f"{depth} blocks, relative difference {off:.1e}"
 
 
-@claim.control("flat blocks only", "planted ReLU blocks lose all skips")
+@claim.control("all blocks flat, or all slow", "planted ReLU blocks lose all skips")
 def relu_blocks_alone(draw: Draw) -> str:
     depth = draw.integer(2, 9)
     off = _off(*absorbing_stack([RELU] * depth, 3, generator=draw), draw.normal(50, 3) / 10)
@@ -228,13 +322,16 @@ def product_zero(draw: Draw) -> str:
     return "difference 0 on integer points"
 
 
-@claim.control("g(0) = 0", "sigmoid gates: a residual-free stack equals")
+@claim.control(
+    "flat: degree k > 1, or gated with g(0) = 0, g continuous at 0",
+    "sigmoid gates: a residual-free stack equals",
+)
 def sigmoid_gates(draw: Draw) -> str:
     depth, d = draw.integer(2, 9), 3
     up = torch.eye(d) + draw.normal(d, d) / 10
-    block = GatedMLP(draw.normal(d, d), up, -torch.linalg.inv(up), "sigmoid")
-    residual, free = Stack([Residual(block)] * depth), Stack([flip(block, tuple(range(d)))] * depth)
-    off = _off(residual, free, draw.normal(50, d) / 10)
+    gate, down = draw.normal(d, d), -torch.linalg.inv(up)
+    block, turned = (GatedMLP(sign * gate, sign * up, down, "sigmoid") for sign in (1, -1))
+    off = _off(Stack([Residual(block)] * depth), Stack([turned] * depth), draw.normal(50, d) / 10)
     require(off < 1e-10, f"the sigmoid-gated stacks differ by {off:.1e}")
     return f"depth {depth}, relative difference {off:.1e}"
 
@@ -244,7 +341,7 @@ def _nothing(d: int) -> Residual:
     return Residual(MLP(torch.eye(d), torch.zeros(d, d), "relu_squared"))
 
 
-@claim.control("no biases", "residual-free ReLU² blocks with biases are the identity")
+@claim.control("flat: no biases", "residual-free ReLU² blocks with biases are the identity")
 def blocks_with_biases(draw: Draw) -> str:
     depth, d = draw.integer(2, 9), 3
     free = Stack([identity_with_biases(d)] * depth)
@@ -253,11 +350,44 @@ def blocks_with_biases(draw: Draw) -> str:
     return f"{depth} blocks, relative difference {off:.1e}"
 
 
-@claim.control("all degrees on one side of 1", "√ReLU after ReLU², both without skips, is the identity")
+@claim.control("all blocks flat, or all slow", "√ReLU after ReLU², both without skips, is the identity")
 def degrees_on_both_sides(draw: Draw) -> str:
     eye = torch.eye(3)
     both = torch.cat([eye, -eye]), torch.cat([eye, -eye], 1)
     free = Stack([MLP(*both, "relu_squared"), MLP(*both, relu_power(0.5))])
     off = _off(Stack([_nothing(3)]), free, draw.normal(50, 3) / 10)
     require(off < 1e-12, f"√ReLU after ReLU² misses the identity by {off:.1e}")
+    return f"relative difference {off:.1e}"
+
+
+@claim.control("flat: degree k > 1, or gated with g(0) = 0, g continuous at 0", "step gates: each makes x")
+def step_gates(draw: Draw) -> str:
+    depth, rows = draw.integer(2, 9), torch.cat([torch.eye(3), -torch.eye(3)])
+    free = Stack([GatedMLP(rows, rows, rows.T.clone(), STEP)] * depth)
+    off = _off(Stack([_nothing(3)] * depth), free, draw.normal(50, 3))
+    require(off == 0, f"step-gated blocks without skips miss the identity by {off:.1e}")
+    return f"{depth} blocks, difference 0"
+
+
+@claim.control(
+    "slow: bounded, or degree 0 < k < 1; no gates",
+    "gates |z|^(−1/2): 8 layers, 2 without skips, make (x₁, 0)",
+)
+def gates_of_negative_degree(draw: Draw) -> str:
+    x, skip = draw.normal(50, 2) * torch.logspace(-6, 6, 50)[:, None], torch.diag(torch.tensor([1.0, 0.0]))
+    stack = stack_of_inverse_roots()
+    require(not products_of_skips(stack)[-1].any(), "the stack has all its skips")
+    expected = Residual(_nothing(2).block, skip)(x)
+    off = float(((stack(x) - expected).norm(dim=1) / expected.norm(dim=1)).max())
+    require(off < 1e-13, f"the stack misses (x₁, 0) by {off:.1e}")
+    return f"relative difference {off:.1e}"
+
+
+@claim.control(
+    "slow: bounded, or degree 0 < k < 1; no gates", "degree −1: 1/(1/x) = x, two blocks without skips"
+)
+def reciprocals(draw: Draw) -> str:
+    eye, x = torch.eye(3), draw.normal(50, 3) * torch.logspace(-6, 6, 50)[:, None]
+    off = float((Stack([MLP(eye, eye, RECIPROCAL)] * 2)(x) / x - 1).abs().max())
+    require(off < 1e-15, f"1/(1/x) misses x by {off:.1e}")
     return f"relative difference {off:.1e}"
