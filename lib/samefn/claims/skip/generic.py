@@ -27,7 +27,7 @@ from .degenerate import absorbs_on_the_line, absorbs_with_more_units, proved_by
 
 claim = Claim(
     id="A-C11",
-    title="For almost all weights x + B(x) is no residual-free block and B no residual one, of the same width",
+    title="For almost all weights x + B(x) is no residual-free block and B no residual one, at equal width",
     source="[A], Corollary 11; the second half and the bound at initialisation are ours",
     hypotheses=("d ≥ 2 (for ReLU)", "σ is ReLU or GELU", "weights with a density", "same width"),
     uses=("A-L4", "A-T8", "A-T10"),
