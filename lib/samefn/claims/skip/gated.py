@@ -107,7 +107,9 @@ def fits_are_off_near_zero(draw: Draw) -> str:
     return "; ".join(least)
 
 
-@claim.numeric("‖G(x)‖ falls like ‖x‖² if g'(0) ≠ 0 or g = ReLU, and like ‖x‖^1.5 for sign(z)√|z|")
+@claim.numeric(
+    "random blocks, along w₁: ‖G(x)‖ falls like ‖x‖² for SiLU, GELU, ReLU, and like ‖x‖^1.5 for sign(z)√|z|"
+)
 def rates_at_zero(draw: Draw) -> str:
     slopes, radii = [], torch.logspace(-8, -5, 7)
     for gate, expected in (("silu", 2), ("gelu", 2), ("relu", 2), (SIGNED_SQRT, 1.5)):
@@ -130,7 +132,7 @@ def even_powers() -> str:
 
 
 @claim.numeric(
-    "no floor: 4, 8, 16 SwiGLU or GeGLU units come nearer and nearer to x on [−1, 1], ReGLU does not"
+    "no floor: fits to x on [−1, 1] by 4, 8, 16 SwiGLU or GeGLU units get nearer, by ReGLU units do not"
 )
 def nearer_with_width() -> str:
     x, floor, found = torch.linspace(-1, 1, 20001)[:, None], (2**0.5 - 1) / 2, []
