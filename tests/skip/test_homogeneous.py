@@ -29,20 +29,32 @@ def test_the_bound_at_the_radii_of_the_exercise():
     assert two_radii_bound(2, 1, 2) == pytest.approx(2 / 5, rel=1e-15)
 
 
-@pytest.mark.parametrize(("r", "R"), [(0, 1), (-1, 1), (1, 1), (2, 1), (math.nan, 1)])
+@pytest.mark.parametrize("degree", [-2, 0, 0.5, 3, 200])
+def test_the_bound_grows_with_the_radii(degree):
+    scaled = two_radii_bound(degree, 2.0**100, 2.0**101)
+    assert scaled == pytest.approx(2.0**100 * two_radii_bound(degree, 1, 2), rel=1e-14)
+
+
+@pytest.mark.parametrize(("r", "R"), [(0, 1), (-1, 1), (1, 1), (2, 1), (math.nan, 1), (1, math.inf)])
 def test_radii_that_are_not_two_are_refused(r, R):
     with pytest.raises(ValueError, match="r and R must satisfy 0 < r < R"):
         two_radii_bound(2, r, R)
 
 
+@pytest.mark.parametrize("degree", [math.inf, math.nan])
+def test_a_bound_needs_a_degree(degree):
+    with pytest.raises(ValueError, match="degree must be finite, got"):
+        two_radii_bound(degree, 1, 2)
+
+
 @pytest.mark.parametrize("degree", DEGREES)
 def test_the_best_multiple_on_a_ray_is_that_of_a_linear_program(degree):
-    scale = np.linspace(0, 1, 5001)  # min e subject to |λ - cλᵏ| ≤ e for every λ
+    scale = np.linspace(0, 1, 5001)  # min e subject to |λ - μλᵏ| ≤ e for every λ
     power, one = scale**degree, np.ones_like(scale)
     rows = np.concatenate([np.c_[-power, -one], np.c_[power, -one]])
     program = scipy.optimize.linprog([0, 1], rows, np.r_[-scale, scale], bounds=[(None, None)] * 2)
-    c, error = best_on_ray(degree)
-    assert error == pytest.approx(program.fun, abs=1e-6) and c == pytest.approx(program.x[0], abs=1e-5)
+    mu, error = best_on_ray(degree)
+    assert error == pytest.approx(program.fun, abs=1e-6) and mu == pytest.approx(program.x[0], abs=1e-5)
 
 
 def test_degree_one_has_no_gap():
@@ -56,7 +68,7 @@ def test_degrees_without_a_best_multiple_are_refused(degree):
 
 
 def test_the_fit_of_four_squared_units_is_that_of_the_integrals():
-    # the best is c x|x| in each coordinate; E|x|³ = 8/15π, E x² = 1/4, E x⁴ = 1/8 on the disc
+    # the best is μ x|x| in each coordinate; E|x|³ = 8/15π, E x² = 1/4, E x⁴ = 1/8 on the disc
     exact = (1 - 32 * (8 / (15 * math.pi)) ** 2) ** 0.5
     error, floor = disc_fit("relu_squared", 4)
     assert error == pytest.approx(exact, abs=1e-4)

@@ -19,17 +19,20 @@ from ..networks import MLP, Residual, checked_weights
 def two_radii_bound(degree: float, r: float, R: float) -> float:
     """|rRᵏ − rᵏR|/(rᵏ + Rᵏ): no D of degree k comes closer to x at both radii r and R.
 
-    Raises ValueError unless 0 < r < R.
+    Raises ValueError unless 0 < r < R, all finite, and the degree is finite.
     """
-    if not 0 < r < R:
-        raise ValueError(f"r and R must satisfy 0 < r < R, got {r} and {R}")
-    return abs(r * R**degree - r**degree * R) / (r**degree + R**degree)
+    if not 0 < r < R < math.inf:
+        raise ValueError(f"r and R must satisfy 0 < r < R < ∞, got {r} and {R}")
+    if not math.isfinite(degree):
+        raise ValueError(f"degree must be finite, got {degree}")
+    power = (r / R) ** degree  # no power of r or R alone, which could overflow
+    return abs(r - R * power) / (1 + power)
 
 
 def best_on_ray(degree: float) -> tuple[float, float]:
-    """(c, max |λ − cλᵏ| over 0 ≤ λ ≤ 1) for the best c, where k = ``degree`` > 0.
+    """(μ, max |λ − μλᵏ| over 0 ≤ λ ≤ 1) for the best μ, where k = ``degree`` > 0.
 
-    At the best c the largest errors inside the interval and at its end balance.  Raises
+    At the best μ the largest errors inside the interval and at its end balance.  Raises
     ValueError unless the degree is positive and finite.
     """
     if not 0 < degree < math.inf:
@@ -37,13 +40,13 @@ def best_on_ray(degree: float) -> tuple[float, float]:
     if degree == 1:
         return 1.0, 0.0
 
-    def imbalance(c: float) -> float:
-        inner = (c * degree) ** (1 / (1 - degree))  # where λ − cλᵏ is stationary
-        return abs(inner * (1 - 1 / degree)) - abs(c - 1)
+    def imbalance(mu: float) -> float:
+        inner = (mu * degree) ** (1 / (1 - degree))  # where λ − μλᵏ is stationary
+        return abs(inner * (1 - 1 / degree)) - abs(mu - 1)
 
     bracket = (1.0, 2.0) if degree > 1 else (1e-300, 1.0)
-    c = float(scipy.optimize.root_scalar(imbalance, bracket=bracket, xtol=1e-15).root)
-    return c, abs(c - 1)
+    mu = float(scipy.optimize.root_scalar(imbalance, bracket=bracket, xtol=1e-15).root)
+    return mu, abs(mu - 1)
 
 
 def disc_fit(
