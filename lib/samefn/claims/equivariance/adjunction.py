@@ -33,7 +33,7 @@ claim = Claim(
     title="Adjunction of perceptrons, attention and convolutions: moving input and output is moving weights",
     source="[B], adjunction; the general form with given latent actions is spelt out by us",
     hypotheses=(
-        "L ≥ 2",
+        "strict form, at both ends only: L ≥ 2",
         "g⁻¹ f_i(g y; θ_i) = f_i(y; g⁻¹θ_i), where G acts on all V_i and all Θ_i",
         "perceptron: g linear at both ends, or affine if the layer has biases",
         "attention: g linear on the features, tokens permuted; encodings, if any, are parameters",
@@ -44,7 +44,7 @@ claim = Claim(
     uses=("B-D1",),
     chapter="equivariance/adjunction",
 )
-ENDS, PERCEPTRON, ATTENTION, CONVOLUTION, NORMAL, SETS = claim.hypotheses[1:]
+STRICT, GENERAL, PERCEPTRON, ATTENTION, CONVOLUTION, NORMAL, SETS = claim.hypotheses
 D4 = dihedral(4)  # not commutative, so that a forgotten inverse shows
 
 
@@ -166,9 +166,7 @@ def two_elements() -> str:
     return f"{(form & ~fixed).sum()} matrices of −1, 0, 1 that do not commute with J"
 
 
-@claim.control(
-    "L ≥ 2", "one layer f(x; θ) = θx and g = −1: both equations hold, but f(x; θ^g) ≠ g f(g⁻¹x; θ)"
-)
+@claim.control(STRICT, "one layer f(x; θ) = θx and g = −1: both equations hold, but f(x; θ^g) ≠ g f(g⁻¹x; θ)")
 def one_layer() -> str:
     f = lambda x, theta: theta * x
     points = list(itertools.product(range(-2, 3), repeat=2))
@@ -240,7 +238,7 @@ def padded_with_zeros(draw: Draw) -> str:
 VARIANCE = "variance as a Deep Sets network: "
 
 
-@claim.control(ENDS, VARIANCE + "invariant under H, and the weights are determined")
+@claim.control(GENERAL, VARIANCE + "invariant under H, and the weights are determined")
 def variance_is_invariant(draw: Draw) -> str:
     point = np.array([Fraction(a, 7) for a in draw.integers(-20, 21, 4).tolist()])
     moved, spread = np.array(householder()) @ point, (point**2).sum() - point.sum() ** 2 / 4
@@ -253,7 +251,7 @@ def variance_is_invariant(draw: Draw) -> str:
     return "rational arithmetic, and all solutions for the weights (SymPy)"
 
 
-@claim.control(ENDS, VARIANCE + "layer 1 is equivariant for no action at all")
+@claim.control(GENERAL, VARIANCE + "layer 1 is equivariant for no action at all")
 def variance_has_no_latent_action() -> str:
     H = np.array(householder())
     one, two = (np.array(p, dtype=object) * Fraction(1) for p in ((1, 1, -1, -1), (1, -1, 1, -1)))
