@@ -67,7 +67,7 @@ def test_the_claim_fails_on_a_layer_that_absorbs(given):
     planted = plant(block, (0, 2, 5, 7, 11))
     assert absorb(planted).absorbed
     given(planted)
-    for name in ("every_layer_is_refuted", "refuted_between_layer_norms", "random_sets"):
+    for name in ("every_layer_is_refuted", "refuted_between_layer_norms", "found_sets"):
         with pytest.raises(ClaimFailed, match="layer 0 was not refuted"):
             transformer.claim.check(name)
 
