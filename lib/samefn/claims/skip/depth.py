@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...activations import Activation, get, relu_power
 from ...draw import Draw
-from ...networks import MLP, GatedMLP, Residual, Stack
+from ...networks import MLP, GatedMLP, Residual, Stack, random_mlp
 from ...skip.depth import (
     FLAT_KINDS,
     RECIPROCAL,
@@ -242,6 +242,19 @@ def linear_far_out(draw: Draw) -> str:
     largest = float((off / (bound + 1e-13 * linear.norm(dim=2))).max())  # the rounding of Λx
     require(largest <= 1, f"a remainder exceeds its bound by the factor {largest:.2f}")
     return f"remainder at most {largest:.2f} of its bound"
+
+
+@claim.numeric("slow blocks with biases: (F(x) − Λx)/‖x‖ falls like ‖x‖^(−1/2) for √ReLU, ‖x‖^(−1) for tanh")
+def slow_with_biases(draw: Draw) -> str:
+    slopes, r = [], torch.logspace(10, 14, 9)
+    for activation, k in ((relu_power(0.5), 0.5), ("tanh", 0)):
+        blocks = [random_mlp(3, 6, activation, biases=True, generator=draw) for _ in range(3)]
+        v = nn.functional.normalize(draw.normal(50, 3), dim=1)
+        x = r[:, None, None] * v
+        shares = ((Stack([Residual(b) for b in blocks])(x) - x).norm(dim=2) / r[:, None]).amax(1)
+        slopes.append(float(np.polyfit(r.log(), shares.log(), 1)[0]))
+        require(abs(slopes[-1] - (k - 1)) < 0.05, f"degree {k}: slope {slopes[-1]}, expected {k - 1}")
+    return ", ".join(f"slope {slope:.3f}" for slope in slopes)
 
 
 @claim.certificate("far out stacks differ by at least ½‖(Λ − Λ')x‖, at a computed radius, depth 1 to 8")

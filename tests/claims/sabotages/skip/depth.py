@@ -87,6 +87,7 @@ def constants_add_up(world):
     "jacobians",
     "apart_near_zero",
     "linear_far_out",
+    "slow_with_biases",
     "apart_far_out",
 )
 def the_skip_is_lost(world):
