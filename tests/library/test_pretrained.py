@@ -99,12 +99,11 @@ def test_a_missing_tensor_is_named_with_its_file(stored):
         pretrained.input_norms(path, layers=LAYERS + 1)
 
 
-@pytest.mark.wrong_types
 def test_a_tensor_of_the_wrong_shape_is_named_with_its_layer(stored):
     held, path = stored
     held["encoder.layer.1.output.dense.weight"] = torch.zeros(D, M + 1)
     save_file(held, path)
-    with pytest.raises(ValueError, match=r"encoder\.layer\.1: down must have shape \(any, 5\), got \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"layer\.1: down must be .* with m = 5, got .* \(3, 6\)"):
         pretrained.feed_forward(path, layers=LAYERS)
 
 
