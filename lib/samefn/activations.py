@@ -200,13 +200,31 @@ CATALOGUE: dict[str, Activation] = {
 }
 
 
-def get(activation: str | Activation) -> Activation:
-    """The activation itself, or the catalogue's entry of that name.
+# names that these have elsewhere; gelu_fast rounds √(2/π) to ten digits, which in float32 is the same number
+ALIASES = {
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "linear": "identity",
+    "relu2": "relu_squared",
+    "swish": "silu",
+}
+_QUICK = "; it is x·sigmoid(1.702 x) = silu(1.702 x)/1.702, so silu between weights scaled by that"
 
-    Raises ValueError for an unknown name, TypeError for anything but a name or an Activation.
+
+def get(activation: str | Activation) -> Activation:
+    """The activation itself, or the catalogue's entry of that name, which may be one of ``ALIASES``.
+
+    Raises ValueError for an unknown name.
     """
     if isinstance(activation, Activation):
         return activation
-    if activation not in CATALOGUE:
-        raise ValueError(f"activation {activation!r} is unknown; known names: {', '.join(sorted(CATALOGUE))}")
-    return CATALOGUE[activation]
+    name = ALIASES.get(activation, activation)
+    if name not in CATALOGUE:
+        known = ", ".join(sorted(CATALOGUE.keys() | ALIASES.keys()))
+        hint = _QUICK if name == "quick_gelu" else ""
+        raise ValueError(f"activation {name!r} is unknown{hint}; known names: {known}")
+    return CATALOGUE[name]

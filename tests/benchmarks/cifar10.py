@@ -20,8 +20,14 @@ from samefn.experiments.data import Images
 CIFAR10_FILES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
 
 
-# an array pickles itself by this function, whose module has changed its name since CIFAR-10 was made
-NUMPY = {"_reconstruct": np.empty(0).__reduce__()[0], "ndarray": np.ndarray, "dtype": np.dtype}
+# an array pickles itself by these functions, up to protocol 4 and in 5; both only make arrays, and the module
+# that has them has changed its name since CIFAR-10 was made
+NUMPY = {
+    "_reconstruct": np.empty(0).__reduce__()[0],
+    "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
+    "ndarray": np.ndarray,
+    "dtype": np.dtype,
+}
 
 
 class _ArraysOnly(pickle.Unpickler):
