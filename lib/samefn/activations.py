@@ -45,8 +45,8 @@ class Activation:
     name: str
     function: Callable[[Tensor], Tensor] = field(repr=False)
     expression: Callable[[sympy.Expr], sympy.Expr] = field(repr=False)
-    odd_slope: float | None = None
-    degree: float | None = None
+    odd_slope: Finite | None = None
+    degree: Finite | None = None
     bounded: bool = False
     continuous: bool = True
     spans_linear: bool = True

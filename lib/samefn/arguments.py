@@ -130,11 +130,13 @@ def _look(function: Callable, annotated: Any) -> Callable[..., Exception | None]
     signature, hints = inspect.signature(function), get_type_hints(annotated, include_extras=True)
     of_kind = {kind: [p.name for p in signature.parameters.values() if p.kind is kind] for kind in _Kind}
     positional = of_kind[_Kind.POSITIONAL_ONLY] + of_kind[_Kind.POSITIONAL_OR_KEYWORD]
-    wanted = {name: (hint, _of_entries(hint)) for name, hint in hints.items()}
+    wanted = dict.fromkeys(signature.parameters, (Any, Any))
+    wanted |= {name: (hint, _of_entries(hint)) for name, hint in hints.items()}
     for rest in of_kind[_Kind.VAR_POSITIONAL]:
-        wanted[rest] = tuple[hints[rest], ...], hints[rest]
+        wanted[rest] = tuple[wanted[rest][0], ...], wanted[rest][0]
     others = next((wanted[name] for name in of_kind[_Kind.VAR_KEYWORD]), (Any, Any))
     order = {name: i for i, name in enumerate(signature.parameters)}
+    defaults = {p.name: p.default for p in signature.parameters.values()}
 
     def first_error(*args: Any, **kwargs: Any) -> Exception | None:
         # one too many, missing or unknown: the function itself says so
@@ -143,12 +145,14 @@ def _look(function: Callable, annotated: Any) -> Callable[..., Exception | None]
             arguments[rest] = args[len(positional) :]
         for name in sorted(arguments, key=lambda n: order.get(n, len(order))) if kwargs else arguments:
             for misfit in _misfits(name, arguments[name], *wanted.get(name, others)):
-                return _error(*misfit, arguments)
+                return _error(*misfit, defaults | arguments)
         return None
 
     if "jaxtyping" not in repr(hints):
         return first_error
-    first_error.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    variadic = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+    optional = [p if p.kind in variadic else p.replace(default=None) for p in signature.parameters.values()]
+    first_error.__signature__ = signature.replace(parameters=optional)  # pyright: ignore[reportFunctionMemberAccess]
     return jaxtyped(first_error, typechecker=None)  # sizes of one name agree; {self.dim_in} is known
 
 

@@ -221,7 +221,7 @@ class Layers:
 
     ``weights`` of shapes (n_1, n_0), …, (n_L, n_{L-1}) and ``biases`` of shapes (n_i,) in float64, a bias of
     0 where the network has none; ``activations`` of the L - 1 hidden layers.  Made by
-    :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; nothing is checked here.
+    :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; whether they fit is not checked here.
     """
 
     weights: tuple[Float[Tensor, "_ _"], ...]
@@ -235,13 +235,21 @@ class Layers:
 
     def rows(self, i: int) -> Float[Tensor, "n _"]:
         """Incoming weights and bias of each unit of ``weights[i]``, side by side."""
+        self._require(i)
         return torch.cat([self.weights[i], self.biases[i][:, None]], 1)
 
-    def replaced(self, i: int, weight: Tensor, bias: Tensor | None = None) -> Layers:
+    def replaced(
+        self, i: int, weight: Float[Tensor, "_ _"], bias: Float[Tensor, "_"] | None = None
+    ) -> Layers:
         """These layers with another ``weights[i]``, and another ``biases[i]`` if one is given."""
+        self._require(i)
         weights, biases = list(self.weights), list(self.biases)
         weights[i], biases[i] = weight, biases[i] if bias is None else bias
         return Layers(tuple(weights), tuple(biases), self.activations)
+
+    def _require(self, i: int) -> None:
+        if not 0 <= i < len(self.weights):
+            raise ValueError(f"i must be between 0 and {len(self.weights) - 1}, got {i}")
 
 
 class DeepMLP(nn.Module):

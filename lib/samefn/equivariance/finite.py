@@ -179,7 +179,6 @@ class DeepModel:
             ]
         return [k for k in partial if (compose(other[-1], k[-1]) if k else other[-1]) == theta[-1]]
 
-    @no_type_check
     def obstructions(self, theta: Parameter) -> list[tuple[Parameter, list[Parameter]]]:
         """Every θ' with the function of θ that not exactly one k takes θ to, with these k.  Raises
         ValueError if θ ∉ Θ.
@@ -327,14 +326,20 @@ class Submodel:
 
     def beta(self, theta: Parameter) -> Parameter:
         """β(θ̃), which has the same function as θ̃."""
+        self._require(theta)
         return tuple(dict(pairs)[f] for f, pairs in zip(theta, self.lift, strict=True))
 
     def embed(self, theta: Parameter) -> Parameter:
         """The layers α_i f̃_i(α*_{i−1} · ; θ̃_i) between the large sets; they need not be parameters of
         the large model.
         """
+        self._require(theta)
         steps = zip(self.include[1:], theta, self.project, strict=False)
         return tuple(compose(a, compose(f, s)) for a, f, s in steps)
+
+    def _require(self, theta: Parameter) -> None:
+        if theta not in self.small:
+            raise ValueError(f"theta must be a parameter of the small model, got {theta}")
 
     def weakly_identifiable(self, theta: Parameter) -> bool:
         """Whether θ = β(θ̃) for some θ̃ that is identifiable in the submodel."""

@@ -31,11 +31,17 @@ SIDE = 12  # pixels
 MEASURE_AT = (0, 600, 1200, 1300, 1400, 1600, 2000, 2500, 3000, 3500)  # steps; the last is measured anyway
 
 
+def _require_columns(columns: int) -> None:
+    if SIDE % columns:
+        raise ValueError(f"columns must divide {SIDE}, got {columns}")
+
+
 def photographs(columns: Count, count: Count = 20_000, *, seed: Seed = 0) -> Float[Tensor, "count tokens n"]:
     """Patches of photographs, each cut into columns² tokens.
 
     The mean brightness is removed from each, then all are scaled to variance 1.
     """
+    _require_columns(columns)
     x = natural_patches(count, SIDE, generator=torch.Generator().manual_seed(seed)).vectors()
     x = x - x.mean(1, keepdim=True)
     return to_patches((x / x.std()).unflatten(1, (SIDE, SIDE)), SIDE // columns)
@@ -57,8 +63,7 @@ class Setting(protocol.MirrorSetting):
     d_v: Count = 4
 
     def __post_init__(self) -> None:
-        if SIDE % self.columns:
-            raise ValueError(f"columns must divide {SIDE}, got {self.columns}")
+        _require_columns(self.columns)
 
 
 def untrained(setting: Setting) -> PatchAttention:

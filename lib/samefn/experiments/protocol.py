@@ -57,6 +57,9 @@ def mirror_loss(
     is that of x.
     """
 
+    if x.numel() == 0:
+        raise ValueError(f"x must not be empty, got shape {tuple(x.shape)}")
+
     def loss(network: nn.Module, step: int, generator: torch.Generator) -> Tensor:
         chosen = torch.randint(len(x), (setting.batch,), generator=generator)
         if step < setting.mirror_from * setting.steps:
