@@ -2,7 +2,8 @@
 
 Whoever calls a public function of the library with what its annotations exclude gets an error that begins
 with the argument's name: TypeError for another type, ValueError for another shape or a number out of range.
-A module needs nothing for that but its annotations; ``@typing.no_type_check`` takes a function out.
+A module needs nothing for that but its annotations; ``@typing.no_type_check`` takes a function out.  What the
+library passes to itself is looked at only where it makes an object.
 """
 
 from __future__ import annotations
@@ -14,18 +15,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import is_dataclass
-from functools import wraps
-from types import ModuleType, NoneType, UnionType
+from functools import cache, wraps
+from types import CodeType, ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, SupportsIndex, Union, get_args, get_origin, get_type_hints
 
 from beartype import BeartypeConf, FrozenDict
 from beartype.door import is_bearable
 from beartype.vale import Is, IsInstance
 from jaxtyping import AbstractArray, jaxtyped, print_bindings
-from torch import Tensor
 
 LARGEST = sys.float_info.max
-_Kind = type(inspect.Parameter.KEYWORD_ONLY)
 
 Count = Annotated[int, Is[lambda n: n >= 1]]
 Natural = Annotated[int, Is[lambda n: n >= 0]]
@@ -48,18 +47,20 @@ IN_WORDS: dict[Any, str] = {
     SupportsIndex: "an integer",
     bool: "True or False",
     str: "a string",
-    Tensor: "a torch.Tensor",
     NoneType: "None",
 }
 
 # True is no number here, and of a list beartype looks at the first entry, not at a random one
 _NOT_BOOL = ~IsInstance[bool]
-_CONF = BeartypeConf(
-    is_random=False,
-    hint_overrides=FrozenDict(
-        {int: Annotated[int, _NOT_BOOL], float: Annotated[float, _NOT_BOOL] | Annotated[int, _NOT_BOOL]}
-    ),
-)
+_NUMBERS = {int: Annotated[int, _NOT_BOOL], float: Annotated[float, _NOT_BOOL] | Annotated[int, _NOT_BOOL]}
+_CONF = BeartypeConf(is_random=False, hint_overrides=FrozenDict(_NUMBERS))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    return is_bearable(value, hint, conf=_CONF)
+
+
+# --- where the annotations hold ---------------------------------------------------------------------
 
 
 class Enforcer:
@@ -103,124 +104,152 @@ def _enforced(member: Any, owner: type | None = None) -> Any:
     is_function = inspect.isfunction(member) or hasattr(member, "cache_info")
     if not is_function or hasattr(member, "__no_type_check__") or not {*member.__annotations__} - {"return"}:
         return member
+    return _checking(member, owner)
+
+
+def _checking(function: Callable, owner: type | None) -> Callable:
+    """The function, which looks at its arguments if it makes an object or is called from outside."""
+    inside, makes_an_object = f"{__package__}.", function.__name__ == "__init__"
     # what a dataclass inherits is annotated with the names of another module
-    fields = member.__name__ == "__init__" and is_dataclass(owner)
-    return _checking(member, owner if fields else member)
-
-
-def _checking(function: Callable, annotated: Any) -> Callable:
-    """The function, which first looks at its arguments."""
+    annotated = owner if makes_an_object and is_dataclass(owner) else function
     look: Callable[..., Exception | None] | None = None
 
     @wraps(function)
     def checking(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # notebooks and pytest show the call
-        nonlocal look
-        look = look or _look(function, annotated)  # not earlier: modules may name each other's classes
-        error = look(*args, **kwargs)
-        if error is not None:
-            raise error
+        if makes_an_object or not sys._getframe(1).f_globals.get("__name__", "").startswith(inside):
+            nonlocal look
+            look = look or _look(function, annotated)  # not earlier: modules may name each other's classes
+            error = look(args, kwargs)
+            if error is not None:
+                raise error
         return function(*args, **kwargs)
 
     return checking
 
 
-def _look(function: Callable, annotated: Any) -> Callable[..., Exception | None]:
+def _look(function: Callable, annotated: Any) -> Callable[[tuple, dict[str, Any]], Exception | None]:
     """What finds the first of the function's arguments that is not what the annotations say."""
-    signature, hints = inspect.signature(function), get_type_hints(annotated, include_extras=True)
-    of_kind = {kind: [p.name for p in signature.parameters.values() if p.kind is kind] for kind in _Kind}
-    positional = of_kind[_Kind.POSITIONAL_ONLY] + of_kind[_Kind.POSITIONAL_OR_KEYWORD]
-    wanted = dict.fromkeys(signature.parameters, (Any, Any))
-    wanted |= {name: (hint, _of_entries(hint)) for name, hint in hints.items()}
-    for rest in of_kind[_Kind.VAR_POSITIONAL]:
-        wanted[rest] = tuple[wanted[rest][0], ...], wanted[rest][0]
-    others = next((wanted[name] for name in of_kind[_Kind.VAR_KEYWORD]), (Any, Any))
-    order = {name: i for i, name in enumerate(signature.parameters)}
-    defaults = {p.name: p.default for p in signature.parameters.values()}
+    parameters = inspect.signature(function).parameters
+    hints = get_type_hints(annotated, include_extras=True)
+    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
+    others = next((hints.get(n, Any) for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), Any)
+    wanted = {name: hints[name] for name in parameters if name in hints}
+    if rest in wanted:
+        wanted[rest] = tuple[hints[rest], ...]
 
-    def first_error(*args: Any, **kwargs: Any) -> Exception | None:
+    def look(args: tuple, kwargs: dict[str, Any]) -> Exception | None:
         # one too many, missing or unknown: the function itself says so
         arguments = dict(zip(positional, args)) | kwargs
-        for rest in of_kind[_Kind.VAR_POSITIONAL]:
+        if rest:
             arguments[rest] = args[len(positional) :]
-        for name in sorted(arguments, key=lambda n: order.get(n, len(order))) if kwargs else arguments:
-            for misfit in _misfits(name, arguments[name], *wanted.get(name, others)):
-                return _error(*misfit, defaults | arguments)
+        with jaxtyped("context"):  # sizes of one name agree
+            for name in (*wanted, *(kwargs.keys() - parameters.keys())):
+                if name in arguments:
+                    hint = wanted.get(name, others)
+                    if shape := _shape(hint):
+                        hint = _of_shape(hint, eval(shape, {}, arguments))
+                    for misfit in _misfits(name, arguments[name], hint):
+                        return _error(*misfit)
         return None
 
-    if "jaxtyping" not in repr(hints):
-        return first_error
-    variadic = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
-    optional = [p if p.kind in variadic else p.replace(default=None) for p in signature.parameters.values()]
-    first_error.__signature__ = signature.replace(parameters=optional)  # pyright: ignore[reportFunctionMemberAccess]
-    return jaxtyped(first_error, typechecker=None)  # sizes of one name agree; {self.dim_in} is known
+    return look
 
 
-def _misfits(name: str, value: Any, hint: Any, inner: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The value, or entries of a list, tuple or dictionary, that are not what the hints say."""
-    if not is_bearable(value, hint, conf=_CONF):
-        yield name, value, hint
-    elif inner is not Any and isinstance(value, (list, tuple, dict)):
-        for at, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            if not is_bearable(entry, inner, conf=_CONF):
-                yield f"{name}[{at!r}]", entry, inner
-
-
-def _of_entries(hint: Any) -> Any:
-    """X for Sequence[X], tuple[X, ...] or Mapping[K, X], also in a union."""
-    arguments = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        return next((inner for inner in map(_of_entries, arguments) if inner is not Any), Any)
-    if get_origin(hint) is tuple:
-        return arguments[0] if arguments[1:] == (...,) else Any
-    return arguments[-1] if inspect.isclass(get_origin(hint)) and len(arguments) < 3 else Any
-
-
-def _error(name: str, value: Any, hint: Any, arguments: dict[str, Any]) -> Exception:
-    kind = ValueError if is_bearable(value, _loose(hint), conf=_CONF) else TypeError
-    return kind(f"{name} must be {_need(hint, arguments)}, got {_what(value)}")
-
-
-def _loose(hint: Any) -> Any:
-    """The types that a hint allows, whatever the shape or the value."""
-    if _is_array(hint):
-        return hint.dtype[hint.array_type, "..."]
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return Union[tuple(map(_loose, arguments))]  # noqa: UP007
-    if origin is Literal:
-        return Union[tuple(map(type, arguments))]  # noqa: UP007
-    return _loose(arguments[0]) if origin is Annotated else hint
-
-
-def _need(hint: Any, arguments: dict[str, Any]) -> str:
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint in IN_WORDS:
-        return IN_WORDS[hint]
-    if origin in (Union, UnionType):
-        return " or ".join(
-            _need(one, arguments) for one in sorted(inner, key=lambda one: one is not NoneType)
-        )
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, inner))}"
-    if _is_array(hint):
-        return _array_in_words(hint, arguments)
-    if origin is tuple and inner[1:] != (...,):
-        return f"a tuple ({', '.join(_need(one, arguments) for one in inner)})"
-    return _with_article(getattr(origin or hint, "__name__", str(hint)))
+# --- hints ------------------------------------------------------------------------------------------
 
 
 def _is_array(hint: Any) -> bool:
     return inspect.isclass(hint) and issubclass(hint, AbstractArray)
 
 
-def _array_in_words(hint: Any, arguments: dict[str, Any]) -> str:
-    dims = [str(eval(f"f{dim!r}", dict(arguments))) for dim in hint.dim_str.split()]  # as jaxtyping does it
+def _in_union(change: Callable[[Any], Any], hint: Any) -> Any:
+    """The union of the changed hints; a hint that is no union stays."""
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(map(change, get_args(hint)))]  # noqa: UP007
+    return hint
+
+
+@cache
+def _shape(hint: Any) -> CodeType | None:
+    """The code of a shape with {self.dim_in} and the like."""
+    for array in filter(_is_array, (hint, *get_args(hint))):
+        if "{" in array.dim_str:
+            return compile(f"f{array.dim_str!r}", "<annotation>", "eval")
+    return None
+
+
+@cache
+def _of_shape(hint: Any, shape: str) -> Any:
+    """The hint with another shape."""
+    if _is_array(hint):
+        return hint.dtype[hint.array_type, shape]
+    return _in_union(lambda one: _of_shape(one, shape), hint)
+
+
+@cache
+def _of_entries(hint: Any, kind: type) -> Any:
+    """X for Sequence[X] and tuple[X, ...], or for Mapping[K, X] if ``kind`` is dict; also in a union."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return next((x for one in arguments if (x := _of_entries(one, kind)) is not Any), Any)
+    if not inspect.isclass(origin):
+        return Any
+    if origin is tuple:
+        return arguments[0] if arguments[1:] == (...,) else Any
+    return arguments[-1] if len(arguments) == (2 if kind is dict else 1) else Any
+
+
+def _loose(hint: Any) -> Any:
+    """The types that a hint allows, whatever the shape or the value."""
+    if _is_array(hint):
+        return hint.dtype[hint.array_type, "..."]
+    if get_origin(hint) is Literal:
+        return Union[tuple(map(type, get_args(hint)))]  # noqa: UP007
+    return _loose(get_args(hint)[0]) if get_origin(hint) is Annotated else _in_union(_loose, hint)
+
+
+def _misfits(name: str, value: Any, hint: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Entries of a list, tuple or dictionary, or the value, that are not what the hint says."""
+    if isinstance(value, (list, tuple, dict)) and (inner := _of_entries(hint, type(value))) is not Any:
+        for at, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            if not _fits(entry, inner):
+                yield f"{name}[{at!r}]", entry, inner
+    if not _fits(value, hint):
+        yield name, value, hint
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+
+def _error(name: str, value: Any, hint: Any) -> Exception:
+    kind = ValueError if _fits(value, _loose(hint)) else TypeError
+    return kind(f"{name} must be {_need(hint)}, got {_what(value)}")
+
+
+def _need(hint: Any) -> str:
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in IN_WORDS:
+        return IN_WORDS[hint]
+    if origin in (Union, UnionType):
+        return " or ".join(map(_need, sorted(inner, key=lambda one: one is not NoneType)))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, inner))}"
+    if origin is tuple and inner[1:] != (...,):
+        return f"a tuple ({', '.join(map(_need, inner))})"
+    if _is_array(hint):
+        return _array_in_words(hint)
+    return _with_article(str(getattr(origin or hint, "__name__", hint)))
+
+
+def _array_in_words(hint: Any) -> str:
+    dims = hint.dim_str.split()
     with redirect_stdout(io.StringIO()) as bound:
         print_bindings()
     sizes = [f"{n} = {size}" for n, size in re.findall(r"^(\w+)=(\d+)$", bound.getvalue(), re.M) if n in dims]
     shape = f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
-    dtype = {"Float": "floating"}.get(hint.dtype.__name__, hint.dtype.__name__.lower())
+    dtype = "floating" if hint.dtype.__name__ == "Float" else hint.dtype.__name__.lower()
     return f"{_with_article(dtype)} torch.Tensor of shape {shape}{' with ' * bool(sizes)}{', '.join(sizes)}"
 
 

@@ -100,12 +100,11 @@ def feed_forward(
     )
     path = weight_file() if path is None else Path(path)
     found = _tensors(path, layers, prefix, names)
-    if activation is None:
-        activation = _config(path).get("hidden_act", "gelu")
+    sigma = _config(path).get("hidden_act", "gelu") if activation is None else activation
     blocks = []
     for layer, (up, down, up_bias, down_bias) in enumerate(found):
         try:
-            blocks.append(Residual(MLP(up, down, activation, up_bias, down_bias)))
+            blocks.append(Residual(MLP(up, down, sigma, up_bias, down_bias)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}, encoder.layer.{layer}: {error}") from error
     return tuple(blocks)

@@ -76,7 +76,7 @@ def _batch(path: Path) -> tuple[Float[Tensor, "n 3 32 32"], Int[Tensor, "n"]]:
             f"labels of {path} must be {len(data)} integers from 0 to 9, got shape {labels.shape}"
             + (f" with {odd[0]!r}" if odd else "")
         )
-    pixels = torch.from_numpy(data.reshape(-1, 3, 32, 32)).to(torch.float64) / 255
+    pixels = torch.from_numpy(np.array(data).reshape(-1, 3, 32, 32)).to(torch.float64) / 255
     return pixels, torch.from_numpy(labels.astype(np.int64))
 
 

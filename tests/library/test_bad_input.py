@@ -90,10 +90,6 @@ NOT = {
 ANYTHING = ("object", "Any")
 # called millions of times where everything is tried; what calls them has checked
 UNCHECKED = {
-    "equivariance.finite.DeepModel.relating",
-    "equivariance.finite.equivariant",
-    "equivariance.finite.function",
-    "equivariance.finite.transport",
     "equivariance.groups.compose",
     "equivariance.groups.inverse",
 }
@@ -844,6 +840,10 @@ ANY_WILL_DO = {
         "experiments.records.write",
     },
     "a seed of any size: it is hashed": {"claims.Check.run", "claims.ledger.ledger"},
+    "called millions of times: types are checked, sizes are not": {
+        "equivariance.finite.DeepModel.relating", "equivariance.finite.equivariant",
+        "equivariance.finite.function", "equivariance.finite.transport",
+    },
     "any composition, the empty one too": {"equivariance.model.sequential"},
     "membership is what it is asked": {"equivariance.finite.Submodel.weakly_identifiable"},
     "made from what is checked where it is made": {
@@ -923,6 +923,10 @@ ELSEWHERE = {
     "equivariance.submodels.occurring",
     "equivariance.submodels.square_gaps",
     "skip.absorption.flip",
+    "skip.depth.absorbing_stack",
+    "skip.depth.random_block",
+    "skip.depth.random_stacks",
+    "skip.families.verdicts",
     "skip.generic.mean_length",
     "skip.generic.orthonormal_mlp",
     "skip.generic.uniform_mlp",

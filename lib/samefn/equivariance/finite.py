@@ -3,9 +3,6 @@
 V_i is {0, …, n_i − 1}.  A map V_{i−1} → V_i is the tuple of its values, a permutation too, and a
 parameter is the map that it stands for: parameters with the same map play the same part in every
 definition.  An action of a group on V_i is a tuple of permutations, one for each of its elements.
-
-Where everything is tried, small functions are called millions of times: the tests, which enforce
-annotations everywhere else, are asked not to there.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import no_type_check
 
 import torch
 
@@ -161,12 +157,10 @@ class DeepModel:
         """All θ."""
         return itertools.product(*self.parameters)
 
-    @no_type_check
     def __contains__(self, theta: Parameter) -> bool:
         depth = len(self.parameters)
         return len(theta) == depth and all(f in maps for f, maps in zip(theta, self.parameters, strict=True))
 
-    @no_type_check
     def relating(self, theta: Parameter, other: Parameter) -> list[Parameter]:
         """Every k ∈ K_1 × … × K_{L−1} with k·θ = ``other``."""
         partial: list[Parameter] = [()]
@@ -229,7 +223,6 @@ class DeepModel:
         return [tuple(rho) for rho in zip(*found, strict=True)]
 
 
-@no_type_check
 def function(theta: Parameter) -> FiniteMap:
     """f(·; θ) = f_L ∘ … ∘ f_1."""
     result = theta[0]
@@ -249,14 +242,12 @@ def act(k: Sequence[FiniteMap], theta: Parameter) -> Parameter:
     return (moved[0], *(compose(f, inverse(k_i)) for k_i, f in zip(k, moved[1:], strict=True)))
 
 
-@no_type_check
 def transport(theta: Parameter, a: FiniteMap, b: FiniteMap) -> Parameter:
     """θ^g, the layers f_1(a⁻¹ ·), f_2, …, b f_L, where g acts on the input by a and on the output by b."""
     moved = (compose(theta[0], inverse(a)), *theta[1:])
     return (*moved[:-1], compose(b, moved[-1]))
 
 
-@no_type_check
 def equivariant(f: FiniteMap, before: FiniteAction, after: FiniteAction) -> bool:
     """Whether f(gx) = g f(x) for all g and x."""
     return all(compose(f, a) == compose(b, f) for a, b in zip(before, after, strict=True))
