@@ -250,7 +250,8 @@ def _array_in_words(hint: Any) -> str:
     sizes = [f"{n} = {size}" for n, size in re.findall(r"^(\w+)=(\d+)$", bound.getvalue(), re.M) if n in dims]
     shape = f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
     dtype = "floating" if hint.dtype.__name__ == "Float" else hint.dtype.__name__.lower()
-    return f"{_with_article(dtype)} torch.Tensor of shape {shape}{' with ' * bool(sizes)}{', '.join(sizes)}"
+    array = f"{hint.array_type.__module__}.{hint.array_type.__name__}"
+    return f"{_with_article(dtype)} {array} of shape {shape}{' with ' * bool(sizes)}{', '.join(sizes)}"
 
 
 def _with_article(name: str) -> str:
