@@ -3,7 +3,6 @@
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import config
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")
@@ -25,14 +24,6 @@ def float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
-
-
-@pytest.fixture(autouse=True)
-def annotations(request):
-    """The library's annotations are enforced, except where a test says that it passes wrong types."""
-    config.update("jaxtyping_disable", request.node.get_closest_marker("wrong_types") is not None)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -12,9 +12,13 @@ are those that a reader needs first; each is imported when it is first used.
 True
 """
 
+import sys
 from importlib.metadata import version
 
 import lazy_loader
 
+from .arguments import Enforcer
+
+sys.meta_path.insert(0, Enforcer(__name__))
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = version("samefn")

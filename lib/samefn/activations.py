@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .arguments import Finite, Positive
+
 UnitSymmetry = Literal["permutation", "sign", "positive scaling", "nonzero scaling"]
 
 
@@ -43,8 +45,8 @@ class Activation:
     name: str
     function: Callable[[Tensor], Tensor] = field(repr=False)
     expression: Callable[[sympy.Expr], sympy.Expr] = field(repr=False)
-    odd_slope: float | None = None
-    degree: float | None = None
+    odd_slope: Finite | None = None
+    degree: Finite | None = None
     bounded: bool = False
     continuous: bool = True
     spans_linear: bool = True
@@ -62,26 +64,12 @@ def _relu(z: sympy.Expr) -> sympy.Expr:
     return (z + sympy.Abs(z)) / 2
 
 
-def _number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(f"{name} must be finite, got {value}")
-    return value
-
-
-def _positive(name: str, value: float) -> float:
-    if _number(name, value) <= 0:
-        raise ValueError(f"{name} must be positive, got {value}")
-    return value
-
-
-def leaky_relu(slope: float) -> Activation:
+def leaky_relu(slope: Finite) -> Activation:
     """max(z, 0) + slope·min(z, 0), with odd slope (1 + slope)/2; slope -1 is |z|.
 
     Raises ValueError for slope 1, where the function is linear and has no even part.
     """
-    if _number("slope", slope) == 1:
+    if slope == 1:
         raise ValueError("slope must differ from 1: with slope 1 the activation is linear")
     exact = sympy.nsimplify(slope)
     return Activation(
@@ -94,13 +82,13 @@ def leaky_relu(slope: float) -> Activation:
     )
 
 
-def softplus(beta: float) -> Activation:
+def softplus(beta: Positive) -> Activation:
     """log(1 + exp(βz))/β for β > 0.
 
     ``torch.nn.functional.softplus`` turns linear past a threshold, which breaks
     σ(z) - σ(-z) = z by about 1e-9; ``logaddexp`` keeps it to rounding.
     """
-    exact = sympy.nsimplify(_positive("beta", beta))
+    exact = sympy.nsimplify(beta)
     return Activation(
         f"softplus({beta:g})",
         lambda z: torch.logaddexp(beta * z, torch.zeros_like(z)) / beta,
@@ -109,9 +97,9 @@ def softplus(beta: float) -> Activation:
     )
 
 
-def elu(alpha: float) -> Activation:
+def elu(alpha: Positive) -> Activation:
     """z for z > 0 and α(exp(z) - 1) otherwise, α > 0."""
-    exact = sympy.nsimplify(_positive("alpha", alpha))
+    exact = sympy.nsimplify(alpha)
     return Activation(
         f"elu({alpha:g})",
         lambda z: F.elu(z, alpha),
@@ -120,9 +108,9 @@ def elu(alpha: float) -> Activation:
     )
 
 
-def celu(alpha: float) -> Activation:
+def celu(alpha: Positive) -> Activation:
     """z for z > 0 and α(exp(z/α) - 1) otherwise, α > 0."""
-    exact = sympy.nsimplify(_positive("alpha", alpha))
+    exact = sympy.nsimplify(alpha)
     return Activation(
         f"celu({alpha:g})",
         lambda z: F.celu(z, alpha),
@@ -131,9 +119,9 @@ def celu(alpha: float) -> Activation:
     )
 
 
-def relu_power(degree: float) -> Activation:
+def relu_power(degree: Positive) -> Activation:
     """max(z, 0) to the power ``degree`` > 0; degree 1 is ReLU itself."""
-    if _positive("degree", degree) == 1:
+    if degree == 1:
         return get("relu")
     exact = sympy.nsimplify(degree)
     return Activation(
@@ -147,8 +135,6 @@ def relu_power(degree: float) -> Activation:
 
 def monomial(degree: int) -> Activation:
     """z to an integer power of at least 2."""
-    if isinstance(degree, bool) or not isinstance(degree, int):
-        raise TypeError(f"degree must be an integer, got {type(degree).__name__}")
     if degree < 2:
         raise ValueError(f"degree must be at least 2, got {degree}")
     return Activation(
@@ -214,15 +200,31 @@ CATALOGUE: dict[str, Activation] = {
 }
 
 
-def get(activation: str | Activation) -> Activation:
-    """The activation itself, or the catalogue's entry of that name.
+# names that these have elsewhere; gelu_fast rounds √(2/π) to ten digits, which in float32 is the same number
+ALIASES = {
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "linear": "identity",
+    "relu2": "relu_squared",
+    "swish": "silu",
+}
+_QUICK = "; it is x·sigmoid(1.702 x) = silu(1.702 x)/1.702, so silu between weights scaled by that"
 
-    Raises ValueError for an unknown name, TypeError for anything but a name or an Activation.
+
+def get(activation: str | Activation) -> Activation:
+    """The activation itself, or the catalogue's entry of that name, which may be one of ``ALIASES``.
+
+    Raises ValueError for an unknown name.
     """
     if isinstance(activation, Activation):
         return activation
-    if not isinstance(activation, str):
-        raise TypeError(f"activation must be a name or an Activation, got {type(activation).__name__}")
-    if activation not in CATALOGUE:
-        raise ValueError(f"activation {activation!r} is unknown; known names: {', '.join(sorted(CATALOGUE))}")
-    return CATALOGUE[activation]
+    name = ALIASES.get(activation, activation)
+    if name not in CATALOGUE:
+        known = ", ".join(sorted(CATALOGUE.keys() | ALIASES.keys()))
+        hint = _QUICK if name == "quick_gelu" else ""
+        raise ValueError(f"activation {name!r} is unknown{hint}; known names: {known}")
+    return CATALOGUE[name]

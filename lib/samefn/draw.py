@@ -11,10 +11,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .arguments import Natural, Seed
+
 T = TypeVar("T")
 
 
-def normal(*shape: int, generator: torch.Generator | None = None) -> Float[Tensor, "..."]:
+def normal(*shape: Natural, generator: torch.Generator | None = None) -> Float[Tensor, "..."]:
     """Independent standard normal numbers in float64; without a generator, from the global one."""
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
@@ -26,10 +28,10 @@ class Draw(torch.Generator):
     ``torch.randn(3, generator=torch.Generator().manual_seed(s), dtype=torch.float64)``.
     """
 
-    def __new__(cls, seed: int = 0) -> Draw:
+    def __new__(cls, seed: Seed = 0) -> Draw:
         return super().__new__(cls, device="cpu")  # pyright: ignore[reportCallIssue]
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: Seed = 0) -> None:
         self.manual_seed(seed)
 
     @classmethod
@@ -38,34 +40,36 @@ class Draw(torch.Generator):
         digest = hashlib.sha256("\0".join(map(str, names)).encode()).digest()
         return cls(int.from_bytes(digest[:7], "big"))
 
-    def normal(self, *shape: int) -> Float[Tensor, "..."]:
+    def normal(self, *shape: Natural) -> Float[Tensor, "..."]:
         """Independent standard normal numbers."""
         return normal(*shape, generator=self)
 
-    def uniform(self, *shape: int) -> Float[Tensor, "..."]:
+    def uniform(self, *shape: Natural) -> Float[Tensor, "..."]:
         """Independent numbers, uniform in [0, 1)."""
         return torch.rand(shape, generator=self, dtype=torch.float64)
 
-    def integers(self, low: int, high: int, *shape: int) -> Int[Tensor, "..."]:
-        """Independent integers, uniform in ``low``, …, ``high`` - 1."""
+    def integers(self, low: int, high: int, *shape: Natural) -> Int[Tensor, "..."]:
+        """Independent integers, uniform in ``low``, …, ``high`` - 1.  Raises ValueError if there are none."""
+        if not low < high:
+            raise ValueError(f"high must be above low = {low}, got {high}")
         return torch.randint(low, high, shape, generator=self)
 
     def integer(self, low: int, high: int) -> int:
         """One integer, uniform in ``low``, …, ``high`` - 1."""
         return int(self.integers(low, high))
 
-    def signs(self, n: int) -> Float[Tensor, "n"]:
+    def signs(self, n: Natural) -> Float[Tensor, "n"]:
         """n fair signs, 1.0 or -1.0."""
         return 2.0 * self.integers(0, 2, n).to(torch.float64) - 1
 
-    def permutation(self, n: int) -> Int[Tensor, "n"]:
+    def permutation(self, n: Natural) -> Int[Tensor, "n"]:
         """A uniform permutation of 0, …, n - 1."""
         return torch.randperm(n, generator=self)
 
-    def subset(self, n: int, size: int) -> tuple[int, ...]:
+    def subset(self, n: Natural, size: Natural) -> tuple[int, ...]:
         """A uniform subset of 0, …, n - 1 with ``size`` elements, sorted."""
-        if not 0 <= size <= n:
-            raise ValueError(f"size must lie between 0 and n = {n}, got {size}")
+        if size > n:
+            raise ValueError(f"size must be at most n = {n}, got {size}")
         return tuple(sorted(self.permutation(n)[:size].tolist()))
 
     def choice(self, options: Sequence[T]) -> T:

@@ -16,21 +16,16 @@ from torch import Tensor, nn
 
 from . import activations
 from .activations import Activation
+from .arguments import Count
 from .draw import normal
 
 
-def checked_weights(name: str, value: Tensor, *shape: int | None) -> nn.Parameter:
-    """``value`` as a parameter, if it is a finite floating tensor of ``shape`` (None: any size).
+def checked_weights(name: str, value: Float[Tensor, "..."], *shape: int | None) -> nn.Parameter:
+    """``value`` as a parameter, if its numbers are finite and its ``shape`` fits (None: any size).
 
-    Raises TypeError or ValueError, naming the argument by ``name``, for anything else.
+    Raises ValueError, naming the argument by ``name``, for anything else.
     """
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-    if not value.is_floating_point():
-        raise TypeError(
-            f"{name} must have a floating dtype, got {value.dtype}; convert it with .to(torch.float64)"
-        )
-    if value.dim() != len(shape) or any(w not in (None, g) for w, g in zip(shape, value.shape)):
+    if shape and (value.dim() != len(shape) or any(w not in (None, g) for w, g in zip(shape, value.shape))):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} must have shape ({wanted}), got {tuple(value.shape)}")
     if value.numel() == 0:
@@ -102,14 +97,14 @@ class MLP(Block):
         down_bias: Float[Tensor, "d_out"] | None = None,
     ) -> None:
         super().__init__()
-        self.up = checked_weights("up", up, None, None)
-        self.down = checked_weights("down", down, None, self.width)
-        self.up_bias = None if up_bias is None else checked_weights("up_bias", up_bias, self.width)
-        self.down_bias = None if down_bias is None else checked_weights("down_bias", down_bias, self.dim_out)
+        self.up, self.down = checked_weights("up", up), checked_weights("down", down)
+        self.up_bias = None if up_bias is None else checked_weights("up_bias", up_bias)
+        self.down_bias = None if down_bias is None else checked_weights("down_bias", down_bias)
         require_same_kind(up=up, down=down, up_bias=up_bias, down_bias=down_bias)
         self.activation = activations.get(activation)
 
-    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+    def forward(self, x: Float[Tensor, "... {self.dim_in}"]) -> Float[Tensor, "... {self.dim_out}"]:
+        require_same_kind(up=self.up, x=x)
         hidden = self.activation(nn.functional.linear(x, self.up, self.up_bias))
         return nn.functional.linear(hidden, self.down, self.down_bias)
 
@@ -131,14 +126,14 @@ class GatedMLP(Block):
         gate_bias: Float[Tensor, "m"] | None = None,
     ) -> None:
         super().__init__()
-        self.up = checked_weights("up", up, None, None)
-        self.gate = checked_weights("gate", gate, self.width, self.dim_in)
-        self.down = checked_weights("down", down, None, self.width)
-        self.gate_bias = None if gate_bias is None else checked_weights("gate_bias", gate_bias, self.width)
+        self.gate, self.up = checked_weights("gate", gate), checked_weights("up", up)
+        self.down = checked_weights("down", down)
+        self.gate_bias = None if gate_bias is None else checked_weights("gate_bias", gate_bias)
         require_same_kind(up=up, gate=gate, down=down, gate_bias=gate_bias)
         self.activation = activations.get(activation)
 
-    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+    def forward(self, x: Float[Tensor, "... {self.dim_in}"]) -> Float[Tensor, "... {self.dim_out}"]:
+        require_same_kind(up=self.up, x=x)
         hidden = self.activation(nn.functional.linear(x, self.gate, self.gate_bias)) * (x @ self.up.T)
         return hidden @ self.down.T
 
@@ -149,16 +144,16 @@ class Residual(nn.Module):
     Raises ValueError if the block does not map R^d to itself or ``skip`` is not d×d.
     """
 
-    def __init__(self, block: MLP | GatedMLP, skip: Float[Tensor, "d d"] | None = None) -> None:
+    def __init__(
+        self, block: MLP | GatedMLP, skip: Float[Tensor, "{block.dim_in} {block.dim_in}"] | None = None
+    ) -> None:
         super().__init__()
-        if not isinstance(block, (MLP, GatedMLP)):
-            raise TypeError(f"block must be an MLP or a GatedMLP, got {type(block).__name__}")
         if block.dim_in != block.dim_out:
             raise ValueError(
                 f"block must map R^d to itself, got {block.dim_in} inputs and {block.dim_out} outputs"
             )
         self.block = block
-        self.skip = None if skip is None else checked_weights("skip", skip, self.dim_in, self.dim_in)
+        self.skip = None if skip is None else checked_weights("skip", skip)
         require_same_kind(**{"block.up": block.up, "skip": skip})
 
     @property
@@ -173,8 +168,9 @@ class Residual(nn.Module):
             return torch.eye(self.dim_in, dtype=self.block.up.dtype, device=self.block.up.device)
         return self.skip
 
-    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        return (x if self.skip is None else x @ self.skip.T) + self.block(x)
+    def forward(self, x: Float[Tensor, "... {self.dim_in}"]) -> Float[Tensor, "... {self.dim_in}"]:
+        y = self.block(x)
+        return (x if self.skip is None else x @ self.skip.T) + y
 
 
 class Stack(nn.Module):
@@ -213,7 +209,7 @@ class Stack(nn.Module):
     def dim_out(self) -> int:
         return int(self.blocks[-1].dim_out)  # pyright: ignore[reportArgumentType]
 
-    def forward(self, x: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
+    def forward(self, x: Float[Tensor, "... {self.dim_in}"]) -> Float[Tensor, "... {self.dim_out}"]:
         for block in self.blocks:
             x = block(x)
         return x
@@ -225,7 +221,7 @@ class Layers:
 
     ``weights`` of shapes (n_1, n_0), …, (n_L, n_{L-1}) and ``biases`` of shapes (n_i,) in float64, a bias of
     0 where the network has none; ``activations`` of the L - 1 hidden layers.  Made by
-    :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; nothing is checked here.
+    :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; whether they fit is not checked here.
     """
 
     weights: tuple[Float[Tensor, "_ _"], ...]
@@ -239,13 +235,21 @@ class Layers:
 
     def rows(self, i: int) -> Float[Tensor, "n _"]:
         """Incoming weights and bias of each unit of ``weights[i]``, side by side."""
+        self._require(i)
         return torch.cat([self.weights[i], self.biases[i][:, None]], 1)
 
-    def replaced(self, i: int, weight: Tensor, bias: Tensor | None = None) -> Layers:
+    def replaced(
+        self, i: int, weight: Float[Tensor, "_ _"], bias: Float[Tensor, "_"] | None = None
+    ) -> Layers:
         """These layers with another ``weights[i]``, and another ``biases[i]`` if one is given."""
+        self._require(i)
         weights, biases = list(self.weights), list(self.biases)
         weights[i], biases[i] = weight, biases[i] if bias is None else bias
         return Layers(tuple(weights), tuple(biases), self.activations)
+
+    def _require(self, i: int) -> None:
+        if not 0 <= i < len(self.weights):
+            raise ValueError(f"i must be between 0 and {len(self.weights) - 1}, got {i}")
 
 
 class DeepMLP(nn.Module):
@@ -258,8 +262,8 @@ class DeepMLP(nn.Module):
 
     def __init__(
         self,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor] | None = None,
+        weights: Sequence[Float[Tensor, "_ _"]],
+        biases: Sequence[Float[Tensor, "_"]] | None = None,
         activation: str | Activation | Sequence[str | Activation] = "tanh",
     ) -> None:
         super().__init__()
@@ -326,10 +330,17 @@ class DeepMLP(nn.Module):
 
     def layer(self, i: int, y: Float[Tensor, "... n_in"]) -> Float[Tensor, "... n_out"]:
         """f_i, the i-th layer (1 ≤ i ≤ L) with its activation; the last layer is affine."""
-        z = nn.functional.linear(y, self.weights[i - 1], None if self.biases is None else self.biases[i - 1])
+        if not 1 <= i <= len(self.weights):
+            raise ValueError(f"i must be between 1 and {len(self.weights)}, got {i}")
+        weight = self.weights[i - 1]
+        if y.shape[-1:] != weight.shape[1:]:
+            raise ValueError(f"y must have shape (..., {weight.shape[1]}), got {tuple(y.shape)}")
+        require_same_kind(weights=weight, y=y)
+        z = nn.functional.linear(y, weight, None if self.biases is None else self.biases[i - 1])
         return self.activations[i - 1](z) if i <= len(self.activations) else z
 
-    def forward(self, x: Float[Tensor, "... n_0"]) -> Float[Tensor, "... n_L"]:
+    def forward(self, x: Float[Tensor, "... {self.dim_in}"]) -> Float[Tensor, "... {self.dim_out}"]:
+        require_same_kind(weights=self.weights[0], x=x)
         for i in range(1, len(self.weights) + 1):
             x = self.layer(i, x)
         return x
@@ -339,24 +350,20 @@ class DeepMLP(nn.Module):
         return " → ".join(map(str, sizes)) + ", " + ", ".join(a.name for a in self.activations)
 
 
-def hyper_connection(mixing: Float[Tensor, "n n"], d: int) -> Float[Tensor, "nd nd"]:
+def hyper_connection(mixing: Float[Tensor, "n n"], d: Count) -> Float[Tensor, "nd nd"]:
     """The skip matrix C ⊗ I_d by which hyper-connections mix n streams of width d, for C = ``mixing``.
 
     The streams are stacked, x = (x_1, ..., x_n) in R^{nd}; the result is a ``skip`` for
     :class:`Residual`.  Raises TypeError or ValueError unless C is a finite square matrix and d ≥ 1.
     Source: [A], Lemma 4 and the hyper-connections it covers.
     """
-    mixing = checked_weights("mixing", mixing, None, None).detach()
-    if mixing.shape[0] != mixing.shape[1]:
-        raise ValueError(f"mixing must be square, got shape {tuple(mixing.shape)}")
-    if d < 1:
-        raise ValueError(f"d must be at least 1, got {d}")
+    mixing = checked_weights("mixing", mixing).detach()
     return torch.kron(mixing, torch.eye(d, dtype=mixing.dtype, device=mixing.device))
 
 
 def random_mlp(
-    d: int,
-    m: int,
+    d: Count,
+    m: Count,
     activation: str | Activation = "relu",
     *,
     biases: bool = False,
@@ -366,16 +373,14 @@ def random_mlp(
 
     With ``biases`` both biases are drawn, standard normal.  Raises ValueError unless d, m ≥ 1.
     """
-    if d < 1 or m < 1:
-        raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
     draw = partial(normal, generator=generator)
     up, down = draw(m, d) / d**0.5, draw(d, m) / m**0.5
     return MLP(up, down, activation, *((draw(m), draw(d)) if biases else ()))
 
 
 def random_gated_mlp(
-    d: int,
-    m: int,
+    d: Count,
+    m: Count,
     activation: str | Activation = "silu",
     *,
     gate_bias: bool = False,
@@ -385,8 +390,6 @@ def random_gated_mlp(
 
     With ``gate_bias`` a standard normal gate bias is drawn.  Raises ValueError unless d, m ≥ 1.
     """
-    if d < 1 or m < 1:
-        raise ValueError(f"d and m must be at least 1, got d = {d} and m = {m}")
     draw = partial(normal, generator=generator)
     gate, up, down = draw(m, d) / d**0.5, draw(m, d) / d**0.5, draw(d, m) / m**0.5
     return GatedMLP(gate, up, down, activation, draw(m) if gate_bias else None)

@@ -20,8 +20,14 @@ from samefn.experiments.data import Images
 CIFAR10_FILES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
 
 
-# an array pickles itself by this function, whose module has changed its name since CIFAR-10 was made
-NUMPY = {"_reconstruct": np.empty(0).__reduce__()[0], "ndarray": np.ndarray, "dtype": np.dtype}
+# an array pickles itself by these functions, up to protocol 4 and in 5; both only make arrays, and the module
+# that has them has changed its name since CIFAR-10 was made
+NUMPY = {
+    "_reconstruct": np.empty(0).__reduce__()[0],
+    "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
+    "ndarray": np.ndarray,
+    "dtype": np.dtype,
+}
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -70,7 +76,7 @@ def _batch(path: Path) -> tuple[Float[Tensor, "n 3 32 32"], Int[Tensor, "n"]]:
             f"labels of {path} must be {len(data)} integers from 0 to 9, got shape {labels.shape}"
             + (f" with {odd[0]!r}" if odd else "")
         )
-    pixels = torch.from_numpy(data.reshape(-1, 3, 32, 32)).to(torch.float64) / 255
+    pixels = torch.from_numpy(np.array(data).reshape(-1, 3, 32, 32)).to(torch.float64) / 255
     return pixels, torch.from_numpy(labels.astype(np.int64))
 
 

@@ -63,6 +63,17 @@ WRITERS = {
     "bytes for keys": lambda batch: pickle.dumps(batch, protocol=2),
     "str for keys": lambda batch: pickle.dumps({k.decode(): v for k, v in batch.items()}, protocol=2),
     "Python 3.8": lambda batch: pickle.dumps({k.decode(): v for k, v in batch.items()}, protocol=4),
+    "Python 3.14": lambda batch: pickle.dumps({k.decode(): v for k, v in batch.items()}, protocol=5),
+    "protocol 5, read-only": lambda batch: pickle.dumps(
+        {
+            k: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) if k == b"data" else v
+            for k, v in batch.items()
+        },
+        protocol=5,
+    ),
+    "protocol 5, columns first": lambda batch: pickle.dumps(
+        {k: np.asfortranarray(v) if k == b"data" else v for k, v in batch.items()}, protocol=5
+    ),
 }
 
 
@@ -145,7 +156,7 @@ class Attack:
 
 @pytest.mark.parametrize("place", ["data", "labels", "another key", "the whole file"])
 @pytest.mark.parametrize("function", [os.system, exec, open])
-@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_a_malicious_pickle_does_not_run(tmp_path, place, function, protocol):
     trace = tmp_path / "trace"
     arguments = {os.system: f"touch {trace}", exec: f"open({str(trace)!r}, 'w')", open: str(trace)}[function]

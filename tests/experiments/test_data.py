@@ -80,24 +80,28 @@ def no_network(monkeypatch):
 # Images
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("pixels", "labels", "error", "message"),
     [
-        ([[0.5]], None, TypeError, "pixels must be a torch.Tensor, got list"),
+        ([[0.5]], None, TypeError, r"pixels must be a float64 torch.Tensor .*, got \[\[0.5\]\]"),
         (
             torch.zeros(2, 1, 3, 3, dtype=torch.float32),
             None,
             TypeError,
-            "pixels must have dtype torch.float64, got torch.float32",
+            "pixels must be a float64 torch.Tensor .*, got a torch.float32 Tensor",
         ),
         (
             torch.zeros(2, 3, 3, dtype=torch.float64),
             None,
             ValueError,
-            r"pixels must have shape .*, got \(2, 3, 3\)",
+            r"pixels must be .*, got .* of shape \(2, 3, 3\)",
         ),
-        (torch.zeros(0, 1, 3, 3, dtype=torch.float64), None, ValueError, r"none 0, got \(0, 1, 3, 3\)"),
+        (
+            torch.zeros(0, 1, 3, 3, dtype=torch.float64),
+            None,
+            ValueError,
+            r"must not be empty, got shape \(0, 1, 3, 3\)",
+        ),
         (
             torch.full((1, 1, 2, 2), 1.5, dtype=torch.float64),
             None,
@@ -110,25 +114,25 @@ def no_network(monkeypatch):
             torch.zeros(2, 1, 3, 3, dtype=torch.float64),
             torch.zeros(3, dtype=torch.long),
             ValueError,
-            r"labels .* \(2,\), got \(3,\)",
+            r"labels .* with n = 2, got .* \(3,\)",
         ),
         (
             torch.zeros(2, 1, 3, 3, dtype=torch.float64),
             torch.zeros(2, 1, dtype=torch.long),
             ValueError,
-            r"labels .*got \(2, 1\)",
+            r"labels .*got .* \(2, 1\)",
         ),
         (
             torch.zeros(2, 1, 3, 3, dtype=torch.float64),
             torch.zeros(2),
             TypeError,
-            "labels must have dtype torch.int64, got torch.float",
+            "labels must be None or an int64 torch.Tensor .*, got a torch.float",
         ),
         (
             torch.zeros(2, 1, 3, 3, dtype=torch.float64),
             [0, 1],
             TypeError,
-            "labels must be a torch.Tensor, got list",
+            r"labels must be None or an int64 torch.Tensor .*, got \[0, 1\]",
         ),
         (
             torch.zeros(2, 1, 3, 3, dtype=torch.float64),
@@ -209,8 +213,7 @@ def test_the_table_says_what_the_packages_say(name):
     assert author in words and any(w in words for w in wanted)
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("name", ["eagle", "", "china", "../cat", 3, None])
+@pytest.mark.parametrize("name", ["eagle", "", "china", "../cat"])
 def test_photograph_names_what_there_is(name):
     with pytest.raises(ValueError, match=f"name must be one of astronaut, .*flower.jpg, got {name!r}"):
         photograph(name)
@@ -261,7 +264,6 @@ def test_all_places_are_drawn_alike():
     assert sum(counts) == 700 and min(counts) > 60 and max(counts) < 140  # 100 expected, deviation 9
 
 
-@pytest.mark.wrong_types
 def test_patches_are_seeded_and_leave_other_chance_alone():
     before = unchanged_generators()
     one, two = (natural_patches(20, generator=Draw(3)).pixels for _ in range(2))
@@ -272,10 +274,10 @@ def test_patches_are_seeded_and_leave_other_chance_alone():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"count": 0}, "count, size and scales must be at least 1, got 0, 12"),
-        ({"count": 5, "size": 0}, "must be at least 1, got 5, 0"),
-        ({"count": 5, "scales": ()}, r"must be at least 1, got 5, 12 and \(\)"),
-        ({"count": 5, "scales": (1, 0)}, r"must be at least 1, got 5, 12 and \(1, 0\)"),
+        ({"count": 0}, "count must be an integer of at least 1, got 0"),
+        ({"count": 5, "size": 0}, "size must be an integer of at least 1, got 0"),
+        ({"count": 5, "scales": ()}, "scales must hold at least one number"),
+        ({"count": 5, "scales": (1, 0)}, r"scales\[1\] must be an integer of at least 1, got 0"),
         ({"count": 5, "photographs": []}, r"photographs must name at least one, got \[\]"),
         ({"count": 5, "photographs": ["brick"], "colour": True}, r"at least one in colour, got \['brick'\]"),
         ({"count": 5, "photographs": ["eagle"]}, "name must be one of .* got 'eagle'"),

@@ -92,14 +92,14 @@ def planted(shape, task, axis="left-right", seed=0, hide=True):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"task": "segmentation"}, "task must be 'autoencoder' or 'classifier', got 'segmentation'"),
-        ({"width": 0}, "width must be at least 1, got 0"),
-        ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"batch": 0}, "batch must be at least 1, got 0"),
-        ({"noise": 0}, "noise must be at least 1, got 0"),
-        ({"mirror_from": 1.1}, r"mirror_from must lie in \[0, 1\], got 1.1"),
-        ({"mirror_from": -0.1}, r"mirror_from must lie in \[0, 1\], got -0.1"),
-        ({"mirror_from": math.nan}, r"mirror_from must lie in \[0, 1\], got nan"),
+        ({"task": "segmentation"}, "task must be one of 'autoencoder', 'classifier', got 'segmentation'"),
+        ({"width": 0}, "width must be an integer of at least 1, got 0"),
+        ({"steps": 0}, "steps must be an integer of at least 1, got 0"),
+        ({"batch": 0}, "batch must be an integer of at least 1, got 0"),
+        ({"noise": 0}, "noise must be an integer of at least 1, got 0"),
+        ({"mirror_from": 1.1}, r"mirror_from must be a number from 0 to 1, got 1.1"),
+        ({"mirror_from": -0.1}, r"mirror_from must be a number from 0 to 1, got -0.1"),
+        ({"mirror_from": math.nan}, r"mirror_from must be a number from 0 to 1, got nan"),
     ],
 )
 def test_settings_that_cannot_be(wrong, message):
@@ -147,7 +147,7 @@ def test_the_bundled_images():
 
 
 def test_no_images_for_a_task_that_is_none():
-    with pytest.raises(ValueError, match="task must be 'autoencoder' or 'classifier', got 'classifer'"):
+    with pytest.raises(ValueError, match="task must be one of 'autoencoder', 'classifier', got 'classifer'"):
         bundled("classifer")
 
 

@@ -68,7 +68,6 @@ def test_the_seed_decides_everything_and_nothing_else_does():
     assert not same(runs["one"][0], runs["other"][0])
 
 
-@pytest.mark.wrong_types
 def test_the_global_generators_stay_untouched():
     before = torch.get_rng_state().clone(), np.random.get_state()[1].copy(), random.getstate()
     train(network(), regression, OneCycle(5), seed=0, measure=size, bar=None)
@@ -183,7 +182,6 @@ def test_a_column_that_is_not_there():
         Record([{"step": 0, "loss": 1.0}])["accuracy"]
 
 
-@pytest.mark.wrong_types
 def test_numbers_may_come_from_numpy_and_torch():
     plan = OneCycle(6, learning_rate=np.float64(3e-3))
     options = {"seed": 0, "bar": None}
@@ -252,7 +250,6 @@ def frozen(net):
     return net.requires_grad_(False)
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("net", "measure_at", "message"),
     [
@@ -261,7 +258,7 @@ def frozen(net):
             [3, 24, -1],
             r"measure_at must hold whole numbers between 0 and 23 steps, got \[24, -1\]",
         ),
-        (network(), [2.5], r"measure_at must hold whole numbers .*, got \[2.5\]"),
+        (network(), np.array([3, 24]), "measure_at must hold whole numbers between 0 and 23 steps, got"),
         (frozen(network()), [], "network must have parameters that require a gradient, got none"),
         (nn.Tanh(), [], "network must have parameters that require a gradient, got none"),
     ],
@@ -273,7 +270,7 @@ def test_arguments_that_cannot_be(net, measure_at, message):
 
 @pytest.mark.parametrize("steps", [0, -1])
 def test_a_plan_without_steps(steps):
-    with pytest.raises(ValueError, match=f"steps must be at least 1, got {steps}"):
+    with pytest.raises(ValueError, match=f"steps must be an integer of at least 1, got {steps}"):
         OneCycle(steps)
 
 

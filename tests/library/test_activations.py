@@ -177,14 +177,41 @@ def test_names():
     )
     own = activations.leaky_relu(0.5)
     assert activations.get(own) is own
+    assert all(activations.get(alias) is CATALOGUE[name] for alias, name in activations.ALIASES.items())
 
 
-@pytest.mark.wrong_types
+# what these names mean to those who use them
+FORMULAS = {
+    "gelu_accurate": lambda z: 0.5 * z * (1 + torch.tanh((2 / math.pi) ** 0.5 * (z + 0.044715 * z**3))),
+    "gelu_fast": lambda z: 0.5 * z * (1 + torch.tanh(z * 0.7978845608 * (1 + 0.044715 * z * z))),
+    "gelu_new": lambda z: 0.5 * z * (1 + torch.tanh((2 / math.pi) ** 0.5 * (z + 0.044715 * z**3))),
+    "gelu_python": lambda z: 0.5 * z * (1 + torch.erf(z / 2**0.5)),
+    "gelu_python_tanh": lambda z: 0.5 * z * (1 + torch.tanh((2 / math.pi) ** 0.5 * (z + 0.044715 * z**3))),
+    "gelu_pytorch_tanh": lambda z: torch.nn.functional.gelu(z, approximate="tanh"),
+    "linear": lambda z: z,
+    "relu2": lambda z: z.clamp_min(0) ** 2,
+    "swish": lambda z: z * torch.sigmoid(z),
+}
+
+
+@pytest.mark.parametrize("alias", activations.ALIASES)
+def test_an_alias_is_the_function_that_others_call_so(alias):
+    z = torch.linspace(-12, 12, 10001, dtype=torch.float64)
+    assert (activations.get(alias)(z) - FORMULAS[alias](z)).abs().max() < 1e-12  # gelu_fast: 9.2e-13
+
+
+def test_quick_gelu_is_none_of_ours_and_the_error_says_how_to_get_it():
+    with pytest.raises(ValueError, match=r"'quick_gelu' is unknown; it is x·sigmoid\(1.702 x\) = silu"):
+        activations.get("quick_gelu")
+    z = torch.linspace(-12, 12, 1001, dtype=torch.float64)
+    assert torch.allclose(z * torch.sigmoid(1.702 * z), CATALOGUE["silu"](1.702 * z) / 1.702, atol=1e-15)
+
+
 @pytest.mark.parametrize(
     "call, error, words",
     [
         (lambda: activations.get("ReLU6000"), ValueError, r"activation 'ReLU6000'.*known names: .*gelu"),
-        (lambda: activations.get(torch.relu), TypeError, "activation must be a name"),
+        (lambda: activations.get(torch.relu), TypeError, "activation must be a string or an Activation"),
         (lambda: activations.leaky_relu(1), ValueError, "slope"),
         (lambda: activations.leaky_relu(math.nan), ValueError, "slope"),
         (lambda: activations.leaky_relu("0.1"), TypeError, "slope"),

@@ -67,7 +67,7 @@ def test_numpy_generators_follow_the_seed():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match="size must lie between 0 and n = 3, got 4"):
+    with pytest.raises(ValueError, match="size must be at most n = 3, got 4"):
         Draw(0).subset(3, 4)
     with pytest.raises(ValueError, match="options must not be empty"):
         Draw(0).choice([])

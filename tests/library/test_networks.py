@@ -128,10 +128,14 @@ def with_nan(t: torch.Tensor) -> torch.Tensor:
 
 
 SPOILT = {
-    "a list": (lambda t: t.tolist(), TypeError, "torch.Tensor, got list"),
-    "an array": (lambda t: t.numpy(), TypeError, "torch.Tensor, got ndarray"),
-    "integers": (lambda t: t.to(torch.int64), TypeError, "floating dtype, got torch.int64"),
-    "complex": (lambda t: t.to(torch.complex128), TypeError, "floating dtype, got torch.complex128"),
+    "a list": (lambda t: t.tolist(), TypeError, "torch.Tensor of shape .*, got list"),
+    "an array": (lambda t: t.numpy(), TypeError, "torch.Tensor .*got a float64 ndarray"),
+    "integers": (lambda t: t.to(torch.int64), TypeError, "floating torch.Tensor .*got a torch.int64"),
+    "complex": (
+        lambda t: t.to(torch.complex128),
+        TypeError,
+        "floating torch.Tensor .*got a torch.complex128",
+    ),
     "one dimension too many": (lambda t: t[None], ValueError, "shape"),
     "NaN": (with_nan, ValueError, "finite"),
     "infinity": (lambda t: t / 0, ValueError, "finite"),
@@ -140,7 +144,6 @@ SPOILT = {
 }
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("how", SPOILT)
 def test_spoilt_weights_are_named(name, how):
@@ -149,11 +152,12 @@ def test_spoilt_weights_are_named(name, how):
         BUILDERS[name](**{name: spoil(normal(*SHAPES[name]))})
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("name", [n for n in BUILDERS if n != "up"])
+@pytest.mark.parametrize("name", [n for n in BUILDERS if n not in ("up", "gate")])  # these come first
 def test_wrong_shapes_are_named_with_the_shape_needed(name):
     wrong = normal(*(size + 1 for size in SHAPES[name]))
-    with pytest.raises(ValueError, match=rf"^{name} must have shape \(.*\), got \({wrong.shape[0]},"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} must be .* of shape .*, got .* of shape \({wrong.shape[0]},"
+    ):
         BUILDERS[name](**{name: wrong})
 
 
@@ -163,14 +167,13 @@ def test_mixed_dtypes_are_named(name):
         BUILDERS[name](**{name: normal(*SHAPES[name], dtype=torch.float32)})
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     "call, error, words",
     [
         (lambda: MLP(normal(0, D), normal(D, 0)), ValueError, "^up must not be empty"),
         (lambda: MLP(normal(M, 0), normal(D, M)), ValueError, "^up must not be empty"),
         (lambda: MLP(normal(M, D), normal(0, M)), ValueError, "^down must not be empty"),
-        (lambda: GatedMLP(normal(0, D), normal(0, D), normal(D, 0)), ValueError, "^up must not be empty"),
+        (lambda: GatedMLP(normal(0, D), normal(0, D), normal(D, 0)), ValueError, "^gate must not be empty"),
         (lambda: gated(gate=normal(M, D, dtype=torch.float32)), ValueError, "^gate must have the dtype"),
         (lambda: mlp(activation="swish++"), ValueError, "^activation 'swish"),
         (lambda: mlp(activation=torch.relu), TypeError, "^activation"),
@@ -179,14 +182,14 @@ def test_mixed_dtypes_are_named(name):
         (
             lambda: residual(skip=normal(D, D + 1)),
             ValueError,
-            r"^skip must have shape \(3, 3\), got \(3, 4\)",
+            r"^skip must be .* of shape \(3, 3\), got .* of shape \(3, 4\)",
         ),
         (lambda: Stack([]), ValueError, "^blocks must hold"),
         (lambda: Stack([mlp(), MLP(normal(M, 2), normal(D, M))]), ValueError, r"blocks\[0\] has 3 outputs"),
         (lambda: Stack([mlp(), nn.Linear(D, D)]), TypeError, r"^blocks\[1\] must .* got Linear"),
         (lambda: Stack([mlp(), torch.relu]), TypeError, r"^blocks\[1\] must"),
-        (lambda: random_mlp(0, 1, generator=torch.Generator()), ValueError, "d and m must be at least 1"),
-        (lambda: random_mlp(2, 0, generator=torch.Generator()), ValueError, "d and m must be at least 1"),
+        (lambda: random_mlp(0, 1, generator=torch.Generator()), ValueError, "^d must be .* at least 1"),
+        (lambda: random_mlp(2, 0, generator=torch.Generator()), ValueError, "^m must be .* at least 1"),
     ],
 )
 def test_bad_input_is_named(call, error, words):

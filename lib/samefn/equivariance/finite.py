@@ -3,9 +3,6 @@
 V_i is {0, …, n_i − 1}.  A map V_{i−1} → V_i is the tuple of its values, a permutation too, and a
 parameter is the map that it stands for: parameters with the same map play the same part in every
 definition.  An action of a group on V_i is a tuple of permutations, one for each of its elements.
-
-Where everything is tried, small functions are called millions of times: the tests, which enforce
-annotations everywhere else, are asked not to there.
 """
 
 from __future__ import annotations
@@ -14,10 +11,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import no_type_check
 
 import torch
 
+from ..arguments import Natural
 from .groups import Group, compose, generated, inverse, symmetric
 from .layerwise import NotEquivariant, NotIdentifiable
 
@@ -47,7 +44,7 @@ __all__ = [
 ]
 
 
-def all_maps(n: int, m: int) -> list[FiniteMap]:
+def all_maps(n: Natural, m: Natural) -> list[FiniteMap]:
     """The mⁿ maps from n points to m points."""
     return list(itertools.product(range(m), repeat=n))
 
@@ -65,7 +62,34 @@ def subgroups(n: int) -> tuple[Group, ...]:
 
 
 def is_action(group: Group, permutations: Sequence[FiniteMap]) -> bool:
-    """Whether one permutation for each element of the group makes a homomorphism."""
+    """Whether one permutation for each element of the group makes a homomorphism.
+
+    Raises ValueError unless these are permutations of the same points, as many as the group has elements.
+    """
+    _require_permutations("permutations", permutations, len(permutations[0]) if permutations else 0)
+    if len(permutations) != len(group):
+        raise ValueError(f"permutations must be {len(group)}, one for each element, got {len(permutations)}")
+    return _is_homomorphism(group, permutations)
+
+
+def _require_permutations(name: str, permutations: Sequence[FiniteMap], n: int) -> None:
+    points = list(range(n))
+    if not permutations or any(sorted(p) != points for p in permutations):
+        raise ValueError(f"{name} must hold permutations of {n} points, got {permutations}")
+
+
+def _require_actions(theta: Parameter, rho_in: FiniteAction, rho_out: FiniteAction) -> None:
+    """Of one group, on the points that θ maps from (as many as it has values there) and to (or more)."""
+    _require_permutations("rho_in", rho_in, len(theta[0]))
+    _require_permutations("rho_out", rho_out, len(rho_out[0]) if rho_out else 0)
+    if len(rho_in) != len(rho_out) or not set(theta[-1]) <= set(rho_out[0]):
+        raise ValueError(
+            f"rho_out must move the values {theta[-1]} by as many permutations as rho_in has, {len(rho_in)}, "
+            f"got {rho_out}"
+        )
+
+
+def _is_homomorphism(group: Group, permutations: Sequence[FiniteMap]) -> bool:
     generators = [group.index(g) for g in group.generators]
     return list(permutations[0]) == sorted(permutations[0]) and all(
         permutations[gh] == compose(permutations[g], permutations[h])
@@ -80,7 +104,7 @@ def actions(group: Group, within: Group) -> tuple[FiniteAction, ...]:
     images = itertools.product(within.elements, repeat=len(group.generators))
     candidates = (_multiplied_out(group, some, within.elements[0]) for some in images)
     # in order, each once, though a generator may be the identity
-    return tuple(dict.fromkeys(action for action in candidates if is_action(group, action)))
+    return tuple(dict.fromkeys(action for action in candidates if _is_homomorphism(group, action)))
 
 
 def _multiplied_out(group: Group, images: Sequence[FiniteMap], identity: FiniteMap) -> FiniteAction:
@@ -118,7 +142,10 @@ class DeepModel:
                 f"got {len(self.parameters)} and {len(self.symmetries)}"
             )
         for i, (n, m, maps) in enumerate(zip(self.sizes, self.sizes[1:], self.parameters, strict=False), 1):
-            if not maps or any(len(f) != n or not set(f) <= set(range(m)) for f in maps):
+            points = set(range(m))
+            if not maps or any(
+                len(f) != n or not points.issuperset(f) or float in map(type, f) for f in maps
+            ):
                 raise ValueError(f"parameters of layer {i} must be maps from {n} to {m} points, got {maps}")
         for i, (n, group) in enumerate(zip(self.sizes[1:], self.symmetries, strict=False), 1):
             if len(group.elements[0]) != n:
@@ -130,12 +157,10 @@ class DeepModel:
         """All θ."""
         return itertools.product(*self.parameters)
 
-    @no_type_check
     def __contains__(self, theta: Parameter) -> bool:
         depth = len(self.parameters)
         return len(theta) == depth and all(f in maps for f, maps in zip(theta, self.parameters, strict=True))
 
-    @no_type_check
     def relating(self, theta: Parameter, other: Parameter) -> list[Parameter]:
         """Every k ∈ K_1 × … × K_{L−1} with k·θ = ``other``."""
         partial: list[Parameter] = [()]
@@ -148,7 +173,6 @@ class DeepModel:
             ]
         return [k for k in partial if (compose(other[-1], k[-1]) if k else other[-1]) == theta[-1]]
 
-    @no_type_check
     def obstructions(self, theta: Parameter) -> list[tuple[Parameter, list[Parameter]]]:
         """Every θ' with the function of θ that not exactly one k takes θ to, with these k.  Raises
         ValueError if θ ∉ Θ.
@@ -167,6 +191,8 @@ class DeepModel:
         """Whether G acts on Θ_1 by f ↦ f(g⁻¹ ·) and on Θ_L by f ↦ g f: whether these sets are closed under
         it.
         """
+        _require_permutations("rho_in", rho_in, self.sizes[0])
+        _require_permutations("rho_out", rho_out, self.sizes[-1])
         first, last = self.parameters[0], self.parameters[-1]
         return all(compose(f, inverse(a)) in first for a in rho_in for f in first) and all(
             compose(b, f) in last for b in rho_out for f in last
@@ -180,6 +206,9 @@ class DeepModel:
         Raises ValueError if some θ^g is not in the model (no adjunction), :class:`NotEquivariant` if
         f(·; θ) is not equivariant, :class:`NotIdentifiable` if not exactly one k takes θ to θ^g.
         """
+        if theta not in self:
+            raise ValueError(f"theta must be a parameter of the model, got {theta}")
+        _require_actions(theta, rho_in, rho_out)
         if not equivariant(function(theta), rho_in, rho_out):
             raise NotEquivariant(f"f(·; θ) = {function(theta)} is not equivariant")
         found = []
@@ -194,7 +223,6 @@ class DeepModel:
         return [tuple(rho) for rho in zip(*found, strict=True)]
 
 
-@no_type_check
 def function(theta: Parameter) -> FiniteMap:
     """f(·; θ) = f_L ∘ … ∘ f_1."""
     result = theta[0]
@@ -204,19 +232,22 @@ def function(theta: Parameter) -> FiniteMap:
 
 
 def act(k: Sequence[FiniteMap], theta: Parameter) -> Parameter:
-    """k·θ, whose layers are k_i f_i(k_{i−1}⁻¹ · ; θ_i) with k_0 and k_L the identity."""
+    """k·θ, whose layers are k_i f_i(k_{i−1}⁻¹ · ; θ_i) with k_0 and k_L the identity.
+
+    Raises ValueError unless k has one permutation for each hidden layer of θ.
+    """
+    if len(k) != len(theta) - 1 or any(len(k_i) != len(f) for k_i, f in zip(k, theta[1:], strict=True)):
+        raise ValueError(f"k must hold a permutation of the points of each hidden layer, got {k}")
     moved = [*(compose(k_i, f) for k_i, f in zip(k, theta, strict=False)), theta[-1]]
     return (moved[0], *(compose(f, inverse(k_i)) for k_i, f in zip(k, moved[1:], strict=True)))
 
 
-@no_type_check
 def transport(theta: Parameter, a: FiniteMap, b: FiniteMap) -> Parameter:
     """θ^g, the layers f_1(a⁻¹ ·), f_2, …, b f_L, where g acts on the input by a and on the output by b."""
     moved = (compose(theta[0], inverse(a)), *theta[1:])
     return (*moved[:-1], compose(b, moved[-1]))
 
 
-@no_type_check
 def equivariant(f: FiniteMap, before: FiniteAction, after: FiniteAction) -> bool:
     """Whether f(gx) = g f(x) for all g and x."""
     return all(compose(f, a) == compose(b, f) for a, b in zip(before, after, strict=True))
@@ -230,8 +261,11 @@ def all_latent_actions(
     within: Sequence[Group],
 ) -> list[list[FiniteAction]]:
     """Every ρ_1, …, ρ_{L−1}, ρ_i a homomorphism to ``within[i − 1]``, that makes all layers equivariant:
-    brute force.
+    brute force.  Raises ValueError where the sizes do not fit.
     """
+    _require_actions(theta, rho_in, rho_out)
+    if [len(hidden.elements[0]) for hidden in within] != [len(f) for f in theta[1:]]:
+        raise ValueError(f"within must hold a group of permutations of each hidden layer, got {within}")
     partial = [[rho_in]]
     for f, hidden in zip(theta, within, strict=False):
         found = actions(group, hidden)
@@ -256,6 +290,15 @@ class Submodel:
     lift: tuple[tuple[tuple[FiniteMap, FiniteMap], ...], ...]
 
     def __post_init__(self) -> None:
+        sets = len(self.small.sizes)
+        for name, maps, wanted in (("include", self.include, sets), ("project", self.project, sets)):
+            if len(maps) != wanted:
+                raise ValueError(f"{name} must hold {wanted} maps, got {len(maps)}")
+        if len(self.large.sizes) != sets or len(self.lift) != sets - 1:
+            raise ValueError(
+                f"large and lift must have the depth {sets - 1} of small, got {len(self.large.sizes) - 1} "
+                f"and {len(self.lift)}"
+            )
         for i, (alpha, star, n) in enumerate(zip(self.include, self.project, self.small.sizes, strict=True)):
             identity = tuple(range(n))
             if compose(star, alpha) != identity or (i in (0, len(self.include) - 1) and star != identity):
@@ -274,14 +317,20 @@ class Submodel:
 
     def beta(self, theta: Parameter) -> Parameter:
         """β(θ̃), which has the same function as θ̃."""
+        self._require(theta)
         return tuple(dict(pairs)[f] for f, pairs in zip(theta, self.lift, strict=True))
 
     def embed(self, theta: Parameter) -> Parameter:
         """The layers α_i f̃_i(α*_{i−1} · ; θ̃_i) between the large sets; they need not be parameters of
         the large model.
         """
+        self._require(theta)
         steps = zip(self.include[1:], theta, self.project, strict=False)
         return tuple(compose(a, compose(f, s)) for a, f, s in steps)
+
+    def _require(self, theta: Parameter) -> None:
+        if theta not in self.small:
+            raise ValueError(f"theta must be a parameter of the small model, got {theta}")
 
     def weakly_identifiable(self, theta: Parameter) -> bool:
         """Whether θ = β(θ̃) for some θ̃ that is identifiable in the submodel."""

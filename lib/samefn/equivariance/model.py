@@ -31,7 +31,10 @@ def layer_gap(
     ``layers`` are f_i(·; θ_i), ``moved`` f_i(·; θ'_i), ``k`` the maps k_0, …, k_L, ``points[i − 1]`` lie in
     V_{i−1}; the norm is the largest entry.  Raises ValueError unless these are equally many (one more k).
     """
-    steps = zip(layers, moved, k[:-1], k[1:], points, strict=True)
+    for name, given, more in (("moved", moved, 0), ("k", k, 1), ("points", points, 0)):
+        if len(given) != len(layers) + more:
+            raise ValueError(f"{name} must hold {len(layers) + more}, got {len(given)}")
+    steps = zip(layers, moved, k[:-1], k[1:], points)
     return max(gap(sequential([f, after]), sequential([before, g]), y) for f, g, before, after, y in steps)
 
 
@@ -98,8 +101,10 @@ def attention_symmetry(
 
 def carelessly_moved(network: DeepMLP, k: Float[Tensor, "n n"]) -> DeepMLP:
     """Layer 1 with weights k W_1, k b_1, and layer 2 with W_2 k⁻¹, as if the matrix k passed through the
-    activation.
+    activation.  Raises ValueError without a layer 2, or if k does not fit.
     """
     layers = network.layers
+    if layers.widths[:1] != k.shape[:1]:
+        raise ValueError(f"k must fit the first of the hidden layers {layers.widths}, got {tuple(k.shape)}")
     layers = layers.replaced(0, k @ layers.weights[0], k @ layers.biases[0])
     return network.rebuilt(layers.replaced(1, layers.weights[1] @ torch.linalg.inv(k)))

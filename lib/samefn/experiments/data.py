@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
+
+from ..arguments import Count
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,25 +25,18 @@ class Images:
     """
 
     name: str
-    pixels: Float[Tensor, "n channels height width"]
-    labels: Int[Tensor, "n"] | None = None
+    pixels: Float64[Tensor, "n channels height width"]
+    labels: Int64[Tensor, "n"] | None = None
 
     def __post_init__(self) -> None:
-        _require("pixels", self.pixels, torch.float64)
-        if self.pixels.dim() != 4 or self.pixels.numel() == 0:
-            raise ValueError(
-                f"pixels must have shape (n, channels, height, width), none 0, got {tuple(self.pixels.shape)}"
-            )
+        if self.pixels.numel() == 0:
+            raise ValueError(f"pixels must not be empty, got shape {tuple(self.pixels.shape)}")
         if not (self.pixels.min() >= 0 and self.pixels.max() <= 1):
             raise ValueError(
                 f"pixels must lie in [0, 1], got values from {self.pixels.min():g} to {self.pixels.max():g}"
             )
-        if self.labels is not None:
-            _require("labels", self.labels, torch.int64)
-            if self.labels.shape != self.pixels.shape[:1]:
-                raise ValueError(f"labels must have shape ({len(self)},), got {tuple(self.labels.shape)}")
-            if self.labels.min() < 0:
-                raise ValueError(f"labels must be at least 0, got {self.labels.min()}")
+        if self.labels is not None and self.labels.min() < 0:
+            raise ValueError(f"labels must be at least 0, got {self.labels.min()}")
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -61,13 +56,6 @@ class Images:
         if flat.min() == flat.max():  # rounding can leave equal numbers a deviation above 0
             raise ValueError(f"pixels of {self.name} are all equal and cannot be scaled to variance 1")
         return (flat - flat.mean()) / flat.std()
-
-
-def _require(name: str, value: object, dtype: torch.dtype) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-    if value.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {dtype}, got {value.dtype}")
 
 
 # The photographs, where they come from, and their licences.
@@ -105,10 +93,10 @@ def photograph(name: str) -> Float[Tensor, "channels height width"]:
 
 
 def natural_patches(
-    count: int,
-    size: int = 12,
+    count: Count,
+    size: Count = 12,
     *,
-    scales: Sequence[int] = (1, 2, 4),
+    scales: Sequence[Count] = (1, 2, 4),
     colour: bool = False,
     photographs: Sequence[str] | None = None,
     generator: torch.Generator,
@@ -121,10 +109,8 @@ def natural_patches(
     instance to keep some for testing.  Raises ValueError for sizes below 1, no photograph, or a patch
     larger than a reduced photograph.
     """
-    if count < 1 or size < 1 or not scales or min(scales) < 1:
-        raise ValueError(
-            f"count, size and scales must be at least 1, got {count}, {size} and {tuple(scales)}"
-        )
+    if not scales:
+        raise ValueError("scales must hold at least one number, got none")
     whole = _photographs(PHOTOGRAPHS if photographs is None else photographs, colour)
     if not whole:
         raise ValueError(

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..arguments import Count, NonNegative, Positive, Seed
 from ..equivariance.heads import (
     PatchAttention,
     feature_action,
@@ -30,11 +31,17 @@ SIDE = 12  # pixels
 MEASURE_AT = (0, 600, 1200, 1300, 1400, 1600, 2000, 2500, 3000, 3500)  # steps; the last is measured anyway
 
 
-def photographs(columns: int, count: int = 20_000, *, seed: int = 0) -> Float[Tensor, "count tokens n"]:
+def _require_columns(columns: int) -> None:
+    if SIDE % columns:
+        raise ValueError(f"columns must divide {SIDE}, got {columns}")
+
+
+def photographs(columns: Count, count: Count = 20_000, *, seed: Seed = 0) -> Float[Tensor, "count tokens n"]:
     """Patches of photographs, each cut into columns² tokens.
 
     The mean brightness is removed from each, then all are scaled to variance 1.
     """
+    _require_columns(columns)
     x = natural_patches(count, SIDE, generator=torch.Generator().manual_seed(seed)).vectors()
     x = x - x.mean(1, keepdim=True)
     return to_patches((x / x.std()).unflatten(1, (SIDE, SIDE)), SIDE // columns)
@@ -44,22 +51,19 @@ def photographs(columns: int, count: int = 20_000, *, seed: int = 0) -> Float[Te
 class Setting(protocol.MirrorSetting):
     """One run: columns² tokens, attention on R^d with the given number of heads and their widths."""
 
-    steps: int = 4000
-    batch: int = 16
-    noise: int = 16
-    noise_scale: float = 3.0
-    learning_rate: float = 1e-2
-    columns: int = 4
-    heads: int = 6
-    d: int = 8
-    d_k: int = 8
-    d_v: int = 4
+    steps: Count = 4000
+    batch: Count = 16
+    noise: Count = 16
+    noise_scale: NonNegative = 3.0
+    learning_rate: Positive = 1e-2
+    columns: Count = 4
+    heads: Count = 6
+    d: Count = 8
+    d_k: Count = 8
+    d_v: Count = 4
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self._require_positive("heads", "d", "d_k", "d_v")
-        if self.columns < 1 or SIDE % self.columns:
-            raise ValueError(f"columns must divide {SIDE}, got {self.columns}")
+        _require_columns(self.columns)
 
 
 def untrained(setting: Setting) -> PatchAttention:
@@ -89,7 +93,7 @@ def end_to_end(layer: PatchAttention, x: Float[Tensor, "count tokens n"], axis: 
 
 
 def white_noise(
-    layer: PatchAttention, count: int = 1000, *, seed: int = 5
+    layer: PatchAttention, count: Count = 1000, *, seed: Seed = 5
 ) -> Float[Tensor, "count tokens n"]:
     """Test samples for a layer, always the same."""
     generator = torch.Generator().manual_seed(seed)

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .. import activations
+from ..arguments import Count, Positive, Seed
 from ..equivariance.alignment import Symmetry, nearest_signed_permutation, nearest_symmetry
 from ..equivariance.images import AXES, mirrored
 from ..equivariance.layerwise import hidden_values, least_squares_action, transport
@@ -23,26 +26,20 @@ from . import protocol
 from .data import Images, digits, natural_patches
 from .training import Loss, Record, train
 
-TASKS = ("autoencoder", "classifier")
+Task = Literal["autoencoder", "classifier"]
 # steps; the last is measured anyway
 MEASURE_AT = (0, 900, 1800, 1900, 2000, 2200, 2500, 3000, 3500, 4000, 4500, 5000, 5500)
 FIT_SAMPLES = 20_000  # for a least-squares fit of some dozens of coefficients for each unit
 
-Shape = tuple[int, int, int]  # channels, height, width
+Shape = tuple[Count, Count, Count]  # channels, height, width
 
 
-def _require_task(task: str) -> None:
-    if task not in TASKS:
-        raise ValueError(f"task must be 'autoencoder' or 'classifier', got {task!r}")
-
-
-def bundled(task: str) -> Images:
+def bundled(task: Task) -> Images:
     """The book's images for a task.
 
     The digits for "classifier", and for "autoencoder" 20,000 grey patches of 12 × 12 pixels.  Raises
     ValueError for another task.
     """
-    _require_task(task)
     if task == "classifier":
         return digits()
     return natural_patches(20_000, generator=torch.Generator().manual_seed(0))
@@ -55,18 +52,16 @@ class Setting(protocol.MirrorSetting):
     ``activation`` is that of the first layer; the others are GELU.
     """
 
-    steps: int = 6000
-    batch: int = 64
-    noise: int = 256
-    learning_rate: float = 3e-3
-    task: str = "autoencoder"
+    steps: Count = 6000
+    batch: Count = 64
+    noise: Count = 256
+    learning_rate: Positive = 3e-3
+    task: Task = "autoencoder"
     activation: str = "tanh"
-    width: int = 32
+    width: Count = 32
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_task(self.task)
-        self._require_positive("width")
+        activations.get(self.activation)
 
 
 def untrained(images: Images, setting: Setting) -> DeepMLP:
@@ -136,9 +131,9 @@ def fit_layers(
     shape: Shape,
     axis: str = "left-right",
     *,
-    samples: int = 100_000,
-    noise_scale: float = 1.0,
-    seed: int = 0,
+    samples: Count = 100_000,
+    noise_scale: Positive = 1.0,
+    seed: Seed = 0,
 ) -> LayerFit:
     """Measure a network on white noise of standard deviation ``noise_scale``.
 
@@ -164,7 +159,7 @@ def fit_layers(
 
 
 def errors(
-    network: DeepMLP, shape: Shape, *, samples: int = 100_000, noise_scale: float = 1.0
+    network: DeepMLP, shape: Shape, *, samples: Count = 100_000, noise_scale: Positive = 1.0
 ) -> dict[str, float]:
     """:func:`fit_layers` of both axes in one row: ``f1 left-right``, …, ``end up-down``."""
     found = {}
@@ -248,7 +243,9 @@ def run(
     return network, record
 
 
-def outcome(network: DeepMLP, record: Record, shape: Shape, *, noise_scale: float = 1.0) -> dict[str, object]:
+def outcome(
+    network: DeepMLP, record: Record, shape: Shape, *, noise_scale: Positive = 1.0
+) -> dict[str, object]:
     """All that the book says of a trained network, as numbers and lists for a JSON file.
 
     ``errors`` on 100,000 samples of noise of standard deviation ``noise_scale``, ``distance`` = ‖A_1 −

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..arguments import Count, NonNegative, Positive, Seed, Share
 from .training import Loss, OneCycle
 
 Mirror = Callable[[Tensor], Tensor]
@@ -20,28 +21,19 @@ class MirrorSetting:
 
     The mirror loss is ``mirror_weight`` times the mean squared violation over ``batch`` samples of the
     data and ``noise`` samples of white noise of standard deviation ``noise_scale``, from the fraction
-    ``mirror_from`` of the ``steps`` on.  Raises ValueError, naming the number, for one that cannot be.
+    ``mirror_from`` of the ``steps`` on.  Raises TypeError or ValueError, naming the number,
+    for one that cannot be.
     """
 
-    seed: int = 0
-    steps: int
-    batch: int
-    noise: int
-    noise_scale: float = 1.0
-    mirror_weight: float = 10.0
-    mirror_from: float = 0.3
-    learning_rate: float
-    weight_decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        self._require_positive("steps", "batch", "noise")
-        if not 0 <= self.mirror_from <= 1:
-            raise ValueError(f"mirror_from must lie in [0, 1], got {self.mirror_from}")
-
-    def _require_positive(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+    seed: Seed = 0
+    steps: Count
+    batch: Count
+    noise: Count
+    noise_scale: NonNegative = 1.0
+    mirror_weight: NonNegative = 10.0
+    mirror_from: Share = 0.3
+    learning_rate: Positive
+    weight_decay: NonNegative = 0.01
 
     @property
     def plan(self) -> OneCycle:
@@ -64,6 +56,9 @@ def mirror_loss(
     are what the mirror does to inputs and outputs.  Noise is drawn in ``noise_dtype``; the arithmetic
     is that of x.
     """
+
+    if x.numel() == 0:
+        raise ValueError(f"x must not be empty, got shape {tuple(x.shape)}")
 
     def loss(network: nn.Module, step: int, generator: torch.Generator) -> Tensor:
         chosen = torch.randint(len(x), (setting.batch,), generator=generator)

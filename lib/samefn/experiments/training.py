@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import SupportsFloat, TypeVar
+from operator import index
+from typing import SupportsFloat, SupportsIndex, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR
 from tqdm.auto import tqdm
+
+from ..arguments import Count, NonNegative, Positive, Seed
 
 Network = TypeVar("Network", bound=nn.Module)
 Loss = Callable[[Network, int, torch.Generator], Tensor]
@@ -22,16 +24,12 @@ Measure = Callable[[Network], Mapping[str, SupportsFloat]]
 class OneCycle:
     """AdamW for ``steps`` steps, the learning rate by ``OneCycleLR``: up to ``learning_rate`` and down again.
 
-    The first momentum goes the other way.  Raises ValueError for steps below 1.
+    The first momentum goes the other way.
     """
 
-    steps: int
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
+    steps: Count
+    learning_rate: Positive = 3e-3
+    weight_decay: NonNegative = 0.01
 
 
 @dataclass
@@ -55,9 +53,9 @@ def train(
     loss: Loss[Network],
     plan: OneCycle,
     *,
-    seed: int,
+    seed: Seed,
     measure: Measure[Network] | None = None,
-    measure_at: Collection[int] = (),
+    measure_at: Collection[SupportsIndex] = (),
     bar: str | None = "training",
 ) -> Record:
     """Train ``network`` in place and return what was measured.
@@ -101,8 +99,8 @@ def _adamw(network: nn.Module, plan: OneCycle) -> tuple[torch.optim.AdamW, OneCy
     return optimizer, OneCycleLR(optimizer, rate, total_steps=plan.steps)
 
 
-def _require_within(measure_at: Collection[int], steps: int) -> None:
-    outside = [at for at in measure_at if not (isinstance(at, Integral) and 0 <= at <= steps)]
+def _require_within(measure_at: Collection[SupportsIndex], steps: int) -> None:
+    outside = [at for at in measure_at if not (isinstance(at, SupportsIndex) and 0 <= index(at) <= steps)]
     if outside:
         raise ValueError(f"measure_at must hold whole numbers between 0 and {steps} steps, got {outside}")
 

@@ -36,8 +36,13 @@ def linked_graph(graph: nx.DiGraph, titles: dict[str, str], links: dict[str, str
 
     Nodes without any edge come first; nodes of one layer keep the graph's order.
     ``titles`` and ``links`` give each node's text and address.  Colours follow the page's theme.
-    Raises networkx.NetworkXUnfeasible if the graph has a cycle.
+    Raises ValueError if the graph has a cycle, or a node has no title or no link.
     """
+    if not nx.is_directed_acyclic_graph(graph):
+        raise ValueError(f"graph must have no cycle, got {nx.find_cycle(graph)}")
+    for name, given in (("titles", titles), ("links", links)):
+        if missing := [node for node in graph if node not in given]:
+            raise ValueError(f"{name} must have one for each node of the graph, missing {missing}")
     alone = list(nx.isolates(graph))
     layers = [alone, *nx.topological_generations(graph.subgraph([n for n in graph if n not in alone]))]
     rows = [layer[i : i + PER_ROW] for layer in layers for i in range(0, len(layer), PER_ROW)]

@@ -13,6 +13,8 @@ import matplotlib.pyplot as plt
 from cycler import cycler
 from matplotlib.figure import Figure
 
+from ..arguments import Count, Natural, Positive
+
 # Okabe and Ito's palette, told apart with every common colour-vision deficiency
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 GREY = "#777777"
@@ -33,7 +35,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figure(columns: int = 1, *, width: float = 7.0, height: float = 3.2, **options: Any):
+def figure(columns: Count = 1, *, width: Positive = 7.0, height: Positive = 3.2, **options: Any):
     """A matplotlib figure in the book's style, with ``columns`` axes side by side: (figure, axes).
 
     Sizes are in inches; ``options`` go to ``plt.subplots``.
@@ -45,19 +47,21 @@ def figure(columns: int = 1, *, width: float = 7.0, height: float = 3.2, **optio
 
 
 def frame_slider(
-    frames: Sequence[Figure], values: Sequence[object], label: str, *, alt: str, start: int = 0
+    frames: Sequence[Figure], values: Sequence[object], label: str, *, alt: str, start: Natural = 0
 ) -> ipywidgets.VBox:
     """A slider over pictures drawn beforehand, which moves on a static page, without a kernel.
 
     ``frames`` are matplotlib figures (closed here), ``values`` what the slider says at each of
     them, ``label`` the parameter's name and ``start`` the first frame shown.  ``alt`` describes
     the pictures; the value is added to it.  Raises ValueError unless there are at least two
-    frames and as many values.
+    frames and as many values, and ``start`` is one of them.
     """
     if len(frames) < 2 or len(frames) != len(values):
         raise ValueError(
             f"frames and values must be equally many, at least 2; got {len(frames)} and {len(values)}"
         )
+    if start >= len(frames):
+        raise ValueError(f"start must be below the number of frames, {len(frames)}, got {start}")
     pictures = []
     for frame, value in zip(frames, values):
         text = escape(f"{alt} At {label} = {value}.", quote=True)
