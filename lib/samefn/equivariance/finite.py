@@ -177,9 +177,15 @@ class DeepModel:
     ) -> list[FiniteAction]:
         """ρ_i(g) = k_i(g)⁻¹ for the unique k(g) with k(g)·θ = θ^g ([B], proof of Theorem 4.1).
 
-        Raises ValueError if some θ^g is not in the model (no adjunction), :class:`NotEquivariant` if
-        f(·; θ) is not equivariant, :class:`NotIdentifiable` if not exactly one k takes θ to θ^g.
+        Raises ValueError if the actions have different lengths or some θ^g is not in the model (no
+        adjunction), :class:`NotEquivariant` if f(·; θ) is not equivariant, :class:`NotIdentifiable` if not
+        exactly one k takes θ to θ^g.
         """
+        if len(rho_in) != len(rho_out):
+            raise ValueError(
+                "rho_in and rho_out must be actions of one group, "
+                f"got permutations for {len(rho_in)} and for {len(rho_out)} elements"
+            )
         if not equivariant(function(theta), rho_in, rho_out):
             raise NotEquivariant(f"f(·; θ) = {function(theta)} is not equivariant")
         found = []
