@@ -1,5 +1,6 @@
 """``align`` against brute force over all signed permutations and planted symmetries."""
 
+import itertools
 import re
 
 import pytest
@@ -23,6 +24,7 @@ from .networks import (
     awkward_weights,
     difference,
     least_error,
+    mismatch,
     name,
     noisy,
     parameters,
@@ -159,7 +161,7 @@ def test_error_is_what_the_weights_miss():
     b = random_symmetry(a, generator=Draw(1)).apply(a)
     weights, biases = parameters(b)
     weights[0][2, 1] += 1e-7
-    size = max(weights[0].abs().max(), biases[0].abs().max())
+    size = weights[0][2].norm() * (weights[0][:, 1] / weights[0].norm(dim=1)).norm().clamp(max=1)
     assert align(a, DeepMLP(weights, biases)).error == pytest.approx(float(1e-7 / size), rel=1e-6)
     weights[0][2, 1] += 1e-3
     assert align(a, DeepMLP(weights, biases)) is None
@@ -169,7 +171,7 @@ def test_error_is_what_the_weights_miss():
 def test_align_relates_scales_far_apart():
     a = random_network([3, 4, 2], "relu", 1)
     scale = torch.tensor([1e-9, 1e9, 1.0, 1e5])
-    b = Symmetry((torch.tensor([2, 0, 3, 1]),), (scale,)).apply(a)
+    b = Symmetry((torch.tensor([2, 0, 3, 1]),), (scale,), a.activations).apply(a)
     assert torch.allclose(align(a, b).factors[0], scale, rtol=1e-12)
 
 
@@ -202,16 +204,9 @@ def test_align_is_the_nearest_symmetry_within_its_tolerance(seed, kind, size):
     a = random_network([2, 4, 3, 1], kind, seed)
     b = noisy(random_symmetry(a, generator=Draw(seed)).apply(a), 10**size, seed)
     nearest = nearest_symmetry(a, b)
-    moved, wanted = nearest.act(a.layers), b.layers
     for p in nearest.permutations:
         assert sorted(p.tolist()) == list(range(len(p)))
-    worst = 0.0
-    for i in range(3):  # the error, in plain loops
-        rows, others = moved.rows(i).tolist(), wanted.rows(i).tolist()
-        even = i < 2 and a.activations[i].name in ("leaky_relu(-1)", "monomial(2)")
-        for row, other in zip(rows, others):
-            off = [max(abs(x - s * y) for x, y in zip(row, other)) for s in ((1, -1) if even else (1,))]
-            worst = max(worst, min(off) / max(abs(y) for other in others for y in other))
+    worst = mismatch(nearest.apply(a), b)
     assert nearest.error == pytest.approx(worst, rel=1e-12)
     for tolerance in (0.5 * worst, 2 * worst):
         found = align(a, b, tolerance=tolerance)
@@ -231,11 +226,13 @@ def test_random_symmetries_have_the_factors_that_the_activation_allows(kind):
     z = Draw(1).normal(50)
     f = network.activations[0]
     signs, sizes = set(factors.sign().tolist()), set(factors.abs().tolist())
-    assert (-1.0 in signs) is (kind in ("tanh", "softsign") or name(kind) == "monomial(3)")
+    signed = "tanh", "softsign", "sigmoid", "relu6", "monomial(3)"
+    assert (-1.0 in signs) is (name(kind) in signed)
     assert (len(sizes) > 1) is (f.degree is not None)
-    for factor in factors[:20]:  # some multiple of the input multiplies the output by the factor
-        multiples = [factor] if f.degree is None else [factor.sign() * factor.abs() ** (1 / f.degree)]
-        assert any(torch.allclose(f(m * z), factor * f(z), rtol=1e-10) for m in multiples)
+    p = 3.0 if kind == "relu6" else 0.0
+    scaled = zip(symmetry.scales[0], factors, symmetry.shifts[0])
+    for scale, factor, shift in itertools.islice(scaled, 20):  # σ(τ(z)) = f σ(z) + shift
+        torch.testing.assert_close(f(p + scale * (z - p)), factor * f(z) + shift, rtol=1e-10, atol=1e-12)
 
 
 def test_act_moves_the_layers_that_apply_rebuilds():

@@ -210,9 +210,9 @@ def _rows(layers: Layers, i: int, reading: Tensor) -> Tensor:
 
 
 def _same_matching(a: Symmetry, b: Symmetry) -> bool:
-    signs = zip(a.scales, b.scales, strict=True)
+    scales = zip(a.scales, b.scales, strict=True)
     return all(map(torch.equal, a.permutations, b.permutations)) and all(
-        torch.equal(s.sign(), t.sign()) for s, t in signs
+        torch.allclose(s, t, rtol=1e-12, atol=0) for s, t in scales
     )
 
 
@@ -254,12 +254,9 @@ def clones(
 
 
 def _refine(a: Layers, b: Layers, symmetry: Symmetry) -> Symmetry:
-    """Match each hidden layer again by incoming and outgoing weights, the other layers held fixed.
-
-    From the last one on, since of silent units only the outgoing weights know the scale.
-    """
+    """Match each hidden layer again by incoming and outgoing weights, the other layers held fixed."""
     permutations, scales, readings = list(symmetry.permutations), list(symmetry.scales), _readings(b)
-    for i, activation in reversed([*enumerate(a.activations)]):
+    for i, activation in enumerate(a.activations):
         read, after = a, b.weights[i + 1]
         if i > 0:
             value = outgoing(a.activations[i - 1], scales[i - 1])

@@ -56,7 +56,8 @@ def merge(
     α copies and α* averages.  ``share`` is what the sum is multiplied by: 1, unless a control wants it
     wrong.  Raises as :func:`drop` does, and for ``unit`` = ``into``.
     """
-    _require_unit(network, layer, into)
+    for one in (unit, into):
+        _require_unit(network, layer, one)
     if unit == into:
         raise ValueError(f"unit and into must differ, got {unit} for both")
     move = _moved(network, layer, unit, cloned={unit: (into, factor)})

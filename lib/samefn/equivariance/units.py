@@ -124,5 +124,6 @@ def gaps(
 
 
 def ratio(a: Float[Tensor, "*n"], b: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """a/b for a ≥ 0, but 0/0 = 0, and infinite where it is no number."""
-    return torch.where((a == 0) & b.isfinite(), 0.0, a / b).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    """a/b for a, b ≥ 0, where 0/0 = 0; infinite where it is no number, or b overflowed."""
+    known = a.isfinite() & b.isfinite()
+    return torch.where(known, torch.where(a == 0, 0.0, a / b), torch.inf)
