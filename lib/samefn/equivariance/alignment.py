@@ -31,6 +31,7 @@ from .units import (
     sizes,
 )
 
+FAINT = 1e-6  # how much of what silent units read and write counts in the search, beside others
 SWEEPS = 10  # rounds of matching that tell clones of several layers apart
 CLONES = 1e-6  # rows nearer than this, relative to themselves, are taken together in the first round
 
@@ -173,16 +174,22 @@ def mismatches(a: Layers, b: Layers) -> list[Float[Tensor, "_"]]:
     found = []
     for i, reading in enumerate(_readings(about_centres(b))):
         live = reading > 0
-        read = b.weights[i] * torch.where(live, reading, 1.0)
-        row = sizes(read * live)
-        row = torch.where(row > 0, row, sizes(read))  # which reads silent units only
-        column = sizes((read / torch.where(row > 0, row, 1.0)[:, None]).T)
+        reading = torch.where(live, reading, 1.0)
+        row = _row_sizes(b.weights[i] * reading, live)
+        column = sizes((b.weights[i] * reading / row[:, None]).T)
         column = torch.where(live, column.clamp(max=1), column)
-        off = (a.weights[i] - b.weights[i]).abs() * torch.where(live, reading, 1.0)
-        bias = torch.where(row > 0, row, b.biases[i].abs())
-        parts = [ratio(off, row[:, None] * column), ratio((a.biases[i] - b.biases[i]).abs(), bias)[:, None]]
-        found.append(torch.cat(parts, 1).amax(dim=1))
+        off = ratio((a.weights[i] - b.weights[i]).abs() * reading, row[:, None] * column)
+        bias = torch.where((b.weights[i] == 0).all(dim=1), b.biases[i].abs(), row)
+        bias = ratio((a.biases[i] - b.biases[i]).abs(), bias)
+        found.append(torch.cat([off, bias[:, None]], 1).amax(dim=1))
     return found
+
+
+def _row_sizes(weights: Tensor, live: Tensor) -> Tensor:
+    """The size of what each row reads from live inputs, or from all where it reads no live one; never 0."""
+    row, whole = sizes(weights * live), sizes(weights)
+    row = torch.where(row > 0, row, whole)
+    return torch.where(row > 0, row, 1.0)
 
 
 def _readings(layers: Layers) -> list[Tensor]:
@@ -253,38 +260,58 @@ def clones(
     return first, torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows.dtype) * scale / scale[first]
 
 
+def _weighing(b: Layers) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """For each layer by what its inputs and its rows are multiplied in the search, and which inputs are live.
+
+    What silent units read and write tells them apart, but it must not disturb the others.
+    """
+    readings, found = _readings(b), []
+    for i, reading in enumerate(readings):
+        live = reading > 0
+        writing = 1 / _row_sizes(b.weights[i] * torch.where(live, reading, 1.0), live)
+        if i + 1 < len(readings):
+            writing = torch.where(readings[i + 1] > 0, writing, FAINT * writing)
+        column = sizes((b.weights[i] * writing[:, None]).T)
+        faint = FAINT / torch.where(column > 0, column, 1.0)
+        found.append((torch.where(live, reading, faint), writing, live))
+    return found
+
+
 def _refine(a: Layers, b: Layers, symmetry: Symmetry) -> Symmetry:
     """Match each hidden layer again by incoming and outgoing weights, the other layers held fixed."""
-    permutations, scales, readings = list(symmetry.permutations), list(symmetry.scales), _readings(b)
+    permutations, scales, weighing = list(symmetry.permutations), list(symmetry.scales), _weighing(b)
     for i, activation in enumerate(a.activations):
-        read, after = a, b.weights[i + 1]
+        read = a
         if i > 0:
             value = outgoing(a.activations[i - 1], scales[i - 1])
             read = a.replaced(i, a.weights[i][:, permutations[i - 1]] / value)
         written = a.weights[i + 1]
         if i + 1 < len(permutations):
             written = written[permutations[i + 1]] * scales[i + 1][:, None]
-        size = sizes(after * readings[i + 1])
-        size = torch.where(size > 0, size, sizes(after))
-        size = torch.where(size > 0, size, 1.0)[:, None]
-        rows = _rows(read, i, readings[i]), _rows(b, i, readings[i])
-        permutations[i], scales[i] = _match(activation, *rows, ((written / size).T, (after / size).T))
+        (reading, _, live), (_, writing, _) = weighing[i : i + 2]
+        columns = written.T * writing, b.weights[i + 1].T * writing
+        found = _match(activation, _rows(read, i, reading), _rows(b, i, reading), columns, live)
+        permutations[i], scales[i] = found
     return Symmetry(tuple(permutations), tuple(scales), a.activations)
 
 
 def _match(
-    activation: Activation, rows_a: Tensor, rows_b: Tensor, columns: tuple[Tensor, Tensor] | None = None
+    activation: Activation,
+    rows_a: Tensor,
+    rows_b: Tensor,
+    columns: tuple[Tensor, Tensor] | None = None,
+    live: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """For each unit of b the unit of a that it is, and the scale that takes the row of that to its own.
 
     ``columns`` are the units' outgoing weights in a and b, a row for each unit; where given, both ends of
-    a unit decide, under one and the same sign.
+    a unit decide, under one and the same sign.  ``live`` says which inputs then tell a unit's scale.
     """
     plus, minus = _unit_gaps(activation, rows_b, rows_a)
     scale_a, scale_b = free_scale(activation, rows_a), free_scale(activation, rows_b)
     if columns is not None:
-        scale_a, end_a = _other_end(activation, rows_a, columns[0])
-        scale_b, end_b = _other_end(activation, rows_b, columns[1])
+        scale_a, end_a = _other_end(activation, rows_a, columns[0], live)
+        scale_b, end_b = _other_end(activation, rows_b, columns[1], live)
         same, changed = gaps(end_b, end_a), is_signed(activation) and not is_even(activation)
         plus, minus = plus + same, minus + (gaps(end_b, end_a, -1.0) if changed else same)
     unit = _assign(torch.minimum(plus, minus))
@@ -301,13 +328,16 @@ def _unit_gaps(activation: Activation, a: Tensor, b: Tensor) -> tuple[Tensor, Te
     return plus, gaps(one, other, -1.0) if is_signed(activation) else plus
 
 
-def _other_end(activation: Activation, rows: Tensor, columns: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+def _other_end(
+    activation: Activation, rows: Tensor, columns: Tensor, live: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """The units' free scales, and directions and sizes of their outgoing weights without them."""
     scale = free_scale(activation, rows)
     direction, size = directions(columns * outgoing(activation, scale)[:, None])
     # the scale of a silent unit is known by its outgoing weights only: it makes their size 1
-    silent = (sizes(rows) == 0) & (size > 0) & is_scaled(activation)
-    scale = torch.where(silent, incoming(activation, 1 / size), scale)
+    silent = ((rows[:, :-1] * live == 0).all(dim=1) & (rows[:, -1] == 0)) & (size > 0)
+    silent &= is_scaled(activation)
+    scale = torch.where(silent, scale * incoming(activation, 1 / size), scale)
     return scale, (direction, torch.where(silent, 1.0, size))
 
 
