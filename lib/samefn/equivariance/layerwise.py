@@ -14,7 +14,7 @@ from ..networks import DeepMLP
 from .alignment import Symmetry, align, mismatches, nearest_symmetry
 from .groups import Group, Permutation, Representation, cycles, multiplied_out
 from .redundancy import Reduced, reduce
-from .units import about_centres, incoming
+from .units import about_centres, incoming, outgoing, sizes
 
 UNRELATED = "network is not identifiable by symmetries of its units"
 
@@ -112,10 +112,10 @@ def symmetrise(network: DeepMLP, representations: Sequence[Representation]) -> D
     permutations for odd ones).  What cancels in a mean to rounding is set to 0.  Raises ValueError if they
     do not fit the layers.
     """
-    sizes = [network.dim_in, *network.widths, network.dim_out]
-    if [r.dimension for r in representations] != sizes:
+    wanted = [network.dim_in, *network.widths, network.dim_out]
+    if [r.dimension for r in representations] != wanted:
         raise ValueError(
-            f"representations must have dimensions {sizes}, got {[r.dimension for r in representations]}"
+            f"representations must have dimensions {wanted}, got {[r.dimension for r in representations]}"
         )
     layers = about_centres(network.layers)
     for i, (before, after) in enumerate(pairwise(representations)):
@@ -154,7 +154,8 @@ def latent_actions(
     alignment k(g) takes θ to θ^g, and ρ_i(g) = k_i(g)⁻¹.  Where units were removed, ρ_i acts on the
     whole layer as α ρ̃ α* + (id − α α*), and it is :meth:`samefn.equivariance.redundancy.Reduced.embed`
     of ``reduce(network, tolerance=tolerance)`` whose layers are equivariant.  Sigmoid and ReLU6 units may be
-    reflected: then ρ_i acts about the ``centre`` ½ or 3 of all units.
+    reflected: then ρ_i acts about the ``centre`` ½ or 3 of all units.  (Numbers that are rounding beside
+    others, as averages over a group leave them, count as 0 where that does not show at the inputs below.)
 
     What is returned rests on no theorem of identifiability; only that something is returned does.  The
     ρ_i are homomorphisms (positive factors of units are averaged over the group to be one exactly), and
@@ -207,9 +208,30 @@ def latent_actions(
 
 def _reduced(network: DeepMLP, x: Tensor, tolerance: float) -> Reduced:
     """The network reduced to ``tolerance``, or to rounding where its values at x do not allow more."""
-    reduced, y = reduce(network, tolerance=tolerance), network(x)
-    change = (reduced.network(x) - y).norm(dim=1).max() / y.norm(dim=1).max()
-    return reduce(network) if change > tolerance else reduced
+    y = network(x)
+    for candidate in (_without_noise(network), network):
+        reduced = reduce(candidate, tolerance=tolerance)
+        if (reduced.network(x) - y).norm(dim=1).max() <= tolerance * y.norm(dim=1).max():
+            return reduced
+    return reduce(network)
+
+
+def _without_noise(network: DeepMLP) -> DeepMLP:
+    """Numbers set to 0 that are rounding beside others: weights in their row; a unit's weights, or its bias,
+    beside those of other units, each times what the next layer makes of it.
+
+    Averages over a group leave such numbers where a unit has nothing equivariant to read.
+    """
+    layers, rounding = network.layers, 32 * torch.finfo(torch.float64).eps
+    for i, activation in enumerate(layers.activations):
+        (weight, bias), written = (layers.weights[i], layers.biases[i]), sizes(layers.weights[i + 1].T)
+        read = outgoing(activation, sizes(weight)) * written
+        noise = rounding * read.max()
+        small = weight.abs() <= rounding * weight.abs().amax(dim=1, keepdim=True)
+        weight = torch.where(small | (read <= noise)[:, None], 0.0, weight)
+        bias = torch.where(outgoing(activation, bias.abs()) * written <= noise, 0.0, bias)
+        layers = layers.replaced(i, weight, bias)
+    return network.rebuilt(layers)
 
 
 def _homomorphisms(group: Group, alignments: Sequence[Symmetry]) -> tuple[list[Tensor], list[Symmetry]]:
