@@ -242,7 +242,7 @@ def test_reduce_does_not_take_small_numbers_for_zeros(kind):
 
 
 def test_units_that_nearly_coincide_stay_two():
-    """Their difference may be all that is left: merged, these functions would be 0 and 1, not 0.43 and 1.5."""
+    """Their difference may be all that is left: merged, these would be 0 and 1, not 0.43 and 1.5."""
     x = torch.ones(1, 1)
     near = DeepMLP(
         [torch.ones(2, 1), torch.tensor([[-1e8, 1e8]])], [torch.tensor([0, 5e-9]), torch.zeros(1)], "gelu"

@@ -155,7 +155,7 @@ def head_action(
     scores, values = attention.products()
     _require_identifiable(attention, tolerance)
     permutations, error = [], 0.0
-    matrices = rho.matrices.to(torch.float64)
+    matrices = rho.matrices.to(scores)
     for g, inverse in zip(matrices, torch.linalg.inv(matrices), strict=True):
         moved = inverse.T @ scores @ inverse, g @ values @ inverse
         image, cost = match_heads(moved, (scores, values), own_size=True)
@@ -182,6 +182,7 @@ def _require_equivariant(
     attention: MultiHeadAttention, rho: Representation, tolerance: float, generator: torch.Generator
 ) -> None:
     x = torch.randn(8, 5, attention.dim_in, generator=generator, dtype=torch.float64)
+    x = x.to(attention.query.device)
     violation, where = worst_violation(attention, rho, rho, x)
     if not violation <= tolerance:
         raise NotEquivariant(f"attention is not equivariant: off by {violation:.1e} at g = {cycles(where)}")

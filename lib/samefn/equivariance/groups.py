@@ -308,11 +308,12 @@ def on_images(group: Group, size: int | tuple[int, int]) -> Representation:
     ``torch.fliplr``.  Raises ValueError for any other group, for sizes that are no integers of at least 1,
     and for quarter turns of images that are not square.
     """
-    height, width = size if isinstance(size, tuple) else (size, size)
-    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in (height, width)):
+    sides = size if isinstance(size, tuple) else (size, size)
+    if len(sides) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sides):
         raise ValueError(f"size must be one or two integers of at least 1, got {size}")
     if group.name not in ("C2", "C4", "D4"):
         raise ValueError(f"group must be C2, C4 or D4, got {group.name}")
+    height, width = sides
     if height != width and group.name != "C2":
         raise ValueError(
             f"size must be square for {group.name}, whose quarter turns swap the sides, got {size}"

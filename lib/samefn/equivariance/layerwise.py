@@ -99,6 +99,7 @@ def layer_errors(
     errors = []
     for i, (before, after) in enumerate(pairwise(representations), 1):
         y = torch.randn(count, before.dimension, generator=generator, dtype=torch.float64)
+        y = y.to(network.weights[0])
         errors.append(equivariance_error(lambda y, i=i: network.layer(i, y), before, after, y))
     return errors
 
@@ -120,8 +121,9 @@ def symmetrise(network: DeepMLP, representations: Sequence[Representation]) -> D
     layers = about_centres(network.layers)
     for i, (before, after) in enumerate(pairwise(representations)):
         require_one_group(before, after)
-        weights = after.matrices @ layers.weights[i] @ torch.linalg.inv(before.matrices)
-        layers = layers.replaced(i, _mean(weights), _mean(after.matrices @ layers.biases[i]))
+        left, right = (rho.matrices.to(layers.weights[i]) for rho in (after, before))
+        weights, biases = left @ layers.weights[i] @ torch.linalg.inv(right), left @ layers.biases[i]
+        layers = layers.replaced(i, _mean(weights), _mean(biases))
     return network.rebuilt(about_centres(layers, -1))
 
 
@@ -176,6 +178,7 @@ def latent_actions(
     double = DeepMLP(network.layers.weights, network.layers.biases, network.activations)
     generator = generator or torch.Generator().manual_seed(0)
     x = torch.randn(64, network.dim_in, generator=generator, dtype=torch.float64)
+    x = x.to(double.weights[0].device)
     error, where = worst_violation(double, rho_in, rho_out, x)
     if not error <= tolerance:
         raise NotEquivariant(
