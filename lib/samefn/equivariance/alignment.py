@@ -289,8 +289,8 @@ def _refine(a: Layers, b: Layers, symmetry: Symmetry) -> Symmetry:
         if i + 1 < len(permutations):
             written = written[permutations[i + 1]] * scales[i + 1][:, None]
         (reading, _, live), (_, writing, _) = weighing[i : i + 2]
-        columns = written.T * writing, b.weights[i + 1].T * writing
-        found = _match(activation, _rows(read, i, reading), _rows(b, i, reading), columns, live)
+        columns = written.T * writing, b.weights[i + 1].T * writing, live
+        found = _match(activation, _rows(read, i, reading), _rows(b, i, reading), columns)
         permutations[i], scales[i] = found
     return Symmetry(tuple(permutations), tuple(scales), a.activations)
 
@@ -299,19 +299,19 @@ def _match(
     activation: Activation,
     rows_a: Tensor,
     rows_b: Tensor,
-    columns: tuple[Tensor, Tensor] | None = None,
-    live: Tensor | None = None,
+    columns: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """For each unit of b the unit of a that it is, and the scale that takes the row of that to its own.
 
-    ``columns`` are the units' outgoing weights in a and b, a row for each unit; where given, both ends of
-    a unit decide, under one and the same sign.  ``live`` says which inputs then tell a unit's scale.
+    ``columns`` are the units' outgoing weights in a and b, a row for each unit, and which inputs of the
+    layer are live; where given, both ends of a unit decide, under one and the same sign.
     """
     plus, minus = _unit_gaps(activation, rows_b, rows_a)
     scale_a, scale_b = free_scale(activation, rows_a), free_scale(activation, rows_b)
     if columns is not None:
-        scale_a, end_a = _other_end(activation, rows_a, columns[0], live)
-        scale_b, end_b = _other_end(activation, rows_b, columns[1], live)
+        *ends, live = columns
+        scale_a, end_a = _other_end(activation, rows_a, ends[0], live)
+        scale_b, end_b = _other_end(activation, rows_b, ends[1], live)
         same, changed = gaps(end_b, end_a), is_signed(activation) and not is_even(activation)
         plus, minus = plus + same, minus + (gaps(end_b, end_a, -1.0) if changed else same)
     unit = _assign(torch.minimum(plus, minus))

@@ -155,9 +155,12 @@ def latent_actions(
     θ^g = (W_1 ρ_in(g)⁻¹, W_2, …, ρ_out(g) W_L) has the same function, so θ and θ^g are aligned; the
     alignment k(g) takes θ to θ^g, and ρ_i(g) = k_i(g)⁻¹.  Where units were removed, ρ_i acts on the
     whole layer as α ρ̃ α* + (id − α α*), and it is :meth:`samefn.equivariance.redundancy.Reduced.embed`
-    of ``reduce(network, tolerance=tolerance)`` whose layers are equivariant.  Sigmoid and ReLU6 units may be
-    reflected: then ρ_i acts about the ``centre`` ½ or 3 of all units.  (Numbers that are rounding beside
-    others, as averages over a group leave them, count as 0 where that does not show at the inputs below.)
+    whose layers are equivariant.  Sigmoid and ReLU6 units may be reflected: then ρ_i acts about the
+    ``centre`` ½ or 3 of all units.
+
+    The network is reduced to ``tolerance``, or 0.01 if that is less, and numbers that are rounding beside
+    others, as averages over a group leave them, count as 0; but neither where it shows in the function at
+    the inputs below: then it is reduced to rounding.
 
     What is returned rests on no theorem of identifiability; only that something is returned does.  The
     ρ_i are homomorphisms (positive factors of units are averaged over the group to be one exactly), and
@@ -167,11 +170,11 @@ def latent_actions(
     a ``tolerance`` above their rounding.
 
     Raises TypeError for anything but a DeepMLP and Representations, ValueError if the
-    representations do not belong to one group or do not fit, :class:`NotEquivariant` with the group
-    element and the violation if the network is not equivariant to ``tolerance`` on 64 normal inputs
-    from ``generator`` (seed 0 if none is given), and :class:`NotIdentifiable` naming group element,
-    layer and unit if θ and θ^g are not aligned by any symmetry to ``tolerance``, or saying that the
-    alignments of the generators do not compose to an action of the group.
+    representations do not belong to one group or do not fit, or if weights overflow,
+    :class:`NotEquivariant` with the group element and the violation if the network is not equivariant to
+    ``tolerance`` on 64 normal inputs from ``generator`` (seed 0 if none is given), and
+    :class:`NotIdentifiable` naming group element, layer and unit if θ and θ^g are not aligned by any
+    symmetry to ``tolerance``, or saying that the alignments of the generators do not compose to an action.
     """
     if not isinstance(network, DeepMLP):
         raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
@@ -213,7 +216,7 @@ def _reduced(network: DeepMLP, x: Tensor, tolerance: float) -> Reduced:
     """The network reduced to ``tolerance``, or to rounding where its values at x do not allow more."""
     y = network(x)
     for candidate in (_without_noise(network), network):
-        reduced = reduce(candidate, tolerance=tolerance)
+        reduced = reduce(candidate, tolerance=min(tolerance, 0.01))
         if (reduced.network(x) - y).norm(dim=1).max() <= tolerance * y.norm(dim=1).max():
             return reduced
     return reduce(network)
