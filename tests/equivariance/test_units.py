@@ -138,10 +138,11 @@ def square(row):
 
 
 @given(st.integers(1, 6), st.integers(0, 10**6), st.integers(-300, 300))
-def test_sizes_know_neither_order_nor_sign_nor_powers_of_two(k, seed, power):
-    rows = Draw(seed).normal(3, k)
+def test_scales_know_neither_order_nor_sign_nor_powers_of_two(k, seed, power):
+    rows, relu = Draw(seed).normal(3, k), activations.get("relu")
     moved = rows[:, Draw(seed).permutation(k)] * Draw(seed).signs(k)
-    assert torch.equal(sizes(moved), sizes(rows))
+    assert torch.equal(free_scale(relu, moved), free_scale(relu, rows))
+    assert torch.equal(free_scale(relu, rows * 2.0**power), free_scale(relu, rows) * 2.0**power)
     assert torch.equal(sizes(rows * 2.0**power), sizes(rows) * 2.0**power)
     torch.testing.assert_close(sizes(rows), rows.norm(dim=1), rtol=1e-14, atol=0)
 

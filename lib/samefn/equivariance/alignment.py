@@ -240,24 +240,13 @@ def _first_match(a: Layers, b: Layers) -> Symmetry:
 
 def _clones_together(activation: Activation, rows: Tensor) -> Tensor:
     """The matrix that adds the outgoing weights of clones up in the first of them."""
-    first, scale = clones(activation, rows)
-    together = rows.new_zeros(len(rows), len(rows))
-    together[torch.arange(len(rows)), first] = outgoing(activation, scale)
-    return together
-
-
-def clones(
-    activation: Activation, rows: Float[Tensor, "n k"], near: float = CLONES
-) -> tuple[Int[Tensor, "n"], Float[Tensor, "n"]]:
-    """The first clone of each unit, itself or one before it, and what its row is multiplied by to give the
-    unit's.
-
-    Clones are nearer than ``near``, relative to their rows without free scales.
-    """
     plus, minus = _unit_gaps(activation, rows, rows)
-    first = (torch.minimum(plus, minus) <= near).to(torch.int8).argmax(dim=1)
-    at, scale = (torch.arange(len(rows)), first), free_scale(activation, rows)
-    return first, torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows.dtype) * scale / scale[first]
+    first = (torch.minimum(plus, minus) <= CLONES).to(torch.int8).argmax(dim=1)
+    at, scale = (torch.arange(len(rows), device=rows.device), first), free_scale(activation, rows)
+    scale = torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows.dtype) * scale / scale[first]
+    together = rows.new_zeros(len(rows), len(rows))
+    together[at] = outgoing(activation, scale)
+    return together
 
 
 def _weighing(b: Layers) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -86,10 +86,10 @@ def about_centres(layers: Layers, sign: int = 1) -> Layers:
 
 
 def sizes(rows: Float[Tensor, "n k"]) -> Float[Tensor, "n"]:
-    """The Euclidean norm of each row, without overflow, whatever the order and the signs of the columns."""
-    ordered = rows.abs().sort(dim=1).values
-    largest = torch.where(ordered[:, -1] > 0, ordered[:, -1], 1.0)
-    return largest * (ordered / largest[:, None]).norm(dim=1)
+    """The Euclidean norm of each row, without overflow of squares."""
+    largest = rows.abs().amax(dim=1)
+    largest = torch.where(largest > 0, largest, 1.0)
+    return largest * (rows / largest[:, None]).norm(dim=1)
 
 
 def directions(rows: Float[Tensor, "n k"]) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n"]]:
@@ -99,9 +99,14 @@ def directions(rows: Float[Tensor, "n k"]) -> tuple[Float[Tensor, "n k"], Float[
 
 
 def free_scale(activation: Activation, rows: Float[Tensor, "n k"]) -> Float[Tensor, "n"]:
-    """The scale of each row that the activation allows to divide out: its size, or 1 where it allows none."""
-    size = sizes(rows)
-    return torch.where(size > 0, size, 1.0) if is_scaled(activation) else torch.ones_like(size)
+    """The scale of each row that the activation allows to divide out: its size, or 1 where it allows none.
+
+    The columns are summed up in order of size, so that their order and signs do not show in the rounding.
+    """
+    if not is_scaled(activation):
+        return rows.new_ones(len(rows))
+    size = sizes(rows.abs().sort(dim=1).values)
+    return torch.where(size > 0, size, 1.0)
 
 
 def distances(a: Float[Tensor, "n k"], b: Float[Tensor, "m k"]) -> Float[Tensor, "n m"]:
