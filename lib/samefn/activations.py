@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .arguments import Finite, Positive
 
-UnitSymmetry = Literal["permutation", "sign", "positive scaling", "nonzero scaling"]
+UnitSymmetry = Literal["permutation", "sign", "reflection", "positive scaling", "nonzero scaling"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class Activation:
     (the identity, even monomials).  ``degree`` is the degree of positive homogeneity, or None.
     ``spans_linear`` is False only where it is proved that no combination of units with any
     weights and biases is a nonzero linear map.
-    ``symmetry`` is what a single unit admits besides exchanging units.
+    ``symmetry`` is what a single unit admits besides exchanging units.  Where it is "reflection", the
+    graph is symmetric about the point ``centre`` = (p, q): σ(2p - z) = 2q - σ(z); "sign" is the same
+    about the origin.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Activation:
     continuous: bool = True
     spans_linear: bool = True
     symmetry: UnitSymmetry = "permutation"
+    centre: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, z: Tensor) -> Tensor:
         return self.function(z)
@@ -192,10 +195,24 @@ CATALOGUE: dict[str, Activation] = {
         _renamed("relu_squared", relu_power(2)),
         Activation("identity", lambda z: z, lambda z: z, degree=1, symmetry="nonzero scaling"),
         Activation("tanh", torch.tanh, sympy.tanh, bounded=True, symmetry="sign"),
-        Activation("sigmoid", torch.sigmoid, lambda z: 1 / (1 + sympy.exp(-z)), bounded=True),
+        Activation(
+            "sigmoid",
+            torch.sigmoid,
+            lambda z: 1 / (1 + sympy.exp(-z)),
+            bounded=True,
+            symmetry="reflection",
+            centre=(0.0, 0.5),
+        ),
         Activation("softsign", F.softsign, lambda z: z / (1 + sympy.Abs(z)), bounded=True, symmetry="sign"),
         Activation("hardtanh", F.hardtanh, lambda z: _clamp(z, -1, 1), bounded=True, symmetry="sign"),
-        Activation("relu6", F.relu6, lambda z: _clamp(z, 0, 6), bounded=True),
+        Activation(
+            "relu6",
+            F.relu6,
+            lambda z: _clamp(z, 0, 6),
+            bounded=True,
+            symmetry="reflection",
+            centre=(3.0, 3.0),
+        ),
     )
 }
 

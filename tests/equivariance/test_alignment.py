@@ -1,5 +1,6 @@
 """``align`` against brute force over all signed permutations and planted symmetries."""
 
+import itertools
 import re
 
 import pytest
@@ -23,6 +24,7 @@ from .networks import (
     awkward_weights,
     difference,
     least_error,
+    mismatch,
     name,
     noisy,
     parameters,
@@ -159,7 +161,7 @@ def test_error_is_what_the_weights_miss():
     b = random_symmetry(a, generator=Draw(1)).apply(a)
     weights, biases = parameters(b)
     weights[0][2, 1] += 1e-7
-    size = max(weights[0].abs().max(), biases[0].abs().max())
+    size = weights[0][2].norm() * (weights[0][:, 1] / weights[0].norm(dim=1)).norm().clamp(max=1)
     assert align(a, DeepMLP(weights, biases)).error == pytest.approx(float(1e-7 / size), rel=1e-6)
     weights[0][2, 1] += 1e-3
     assert align(a, DeepMLP(weights, biases)) is None
@@ -169,7 +171,7 @@ def test_error_is_what_the_weights_miss():
 def test_align_relates_scales_far_apart():
     a = random_network([3, 4, 2], "relu", 1)
     scale = torch.tensor([1e-9, 1e9, 1.0, 1e5])
-    b = Symmetry((torch.tensor([2, 0, 3, 1]),), (scale,)).apply(a)
+    b = Symmetry((torch.tensor([2, 0, 3, 1]),), (scale,), a.activations).apply(a)
     assert torch.allclose(align(a, b).factors[0], scale, rtol=1e-12)
 
 
@@ -202,16 +204,9 @@ def test_align_is_the_nearest_symmetry_within_its_tolerance(seed, kind, size):
     a = random_network([2, 4, 3, 1], kind, seed)
     b = noisy(random_symmetry(a, generator=Draw(seed)).apply(a), 10**size, seed)
     nearest = nearest_symmetry(a, b)
-    moved, wanted = nearest.act(a.layers), b.layers
     for p in nearest.permutations:
         assert sorted(p.tolist()) == list(range(len(p)))
-    worst = 0.0
-    for i in range(3):  # the error, in plain loops
-        rows, others = moved.rows(i).tolist(), wanted.rows(i).tolist()
-        even = i < 2 and a.activations[i].name in ("leaky_relu(-1)", "monomial(2)")
-        for row, other in zip(rows, others):
-            off = [max(abs(x - s * y) for x, y in zip(row, other)) for s in ((1, -1) if even else (1,))]
-            worst = max(worst, min(off) / max(abs(y) for other in others for y in other))
+    worst = mismatch(nearest.apply(a), b)
     assert nearest.error == pytest.approx(worst, rel=1e-12)
     for tolerance in (0.5 * worst, 2 * worst):
         found = align(a, b, tolerance=tolerance)
@@ -231,11 +226,13 @@ def test_random_symmetries_have_the_factors_that_the_activation_allows(kind):
     z = Draw(1).normal(50)
     f = network.activations[0]
     signs, sizes = set(factors.sign().tolist()), set(factors.abs().tolist())
-    assert (-1.0 in signs) is (kind in ("tanh", "softsign") or name(kind) == "monomial(3)")
+    signed = "tanh", "softsign", "sigmoid", "relu6", "monomial(3)"
+    assert (-1.0 in signs) is (name(kind) in signed)
     assert (len(sizes) > 1) is (f.degree is not None)
-    for factor in factors[:20]:  # some multiple of the input multiplies the output by the factor
-        multiples = [factor] if f.degree is None else [factor.sign() * factor.abs() ** (1 / f.degree)]
-        assert any(torch.allclose(f(m * z), factor * f(z), rtol=1e-10) for m in multiples)
+    p = 3.0 if kind == "relu6" else 0.0
+    scaled = zip(symmetry.scales[0], factors, symmetry.shifts[0])
+    for scale, factor, shift in itertools.islice(scaled, 20):  # σ(τ(z)) = f σ(z) + shift
+        torch.testing.assert_close(f(p + scale * (z - p)), factor * f(z) + shift, rtol=1e-10, atol=1e-12)
 
 
 def test_act_moves_the_layers_that_apply_rebuilds():
@@ -247,6 +244,127 @@ def test_act_moves_the_layers_that_apply_rebuilds():
         assert torch.equal(w, v)
     single = DeepMLP([w.detach().float() for w in network.weights], activation="relu")
     assert symmetry.apply(single).weights[0].dtype == torch.float32
+
+
+# ---------------------------------------------------------------------------------------------
+# Nothing hides: scales, orders, precision, silent units, names
+
+
+def test_a_symmetry_belongs_to_its_activations():
+    relu, tanh = (random_network([2, 4, 1], kind, 1) for kind in ("relu", "tanh"))
+    symmetry = random_symmetry(relu, generator=Draw(2))
+    with pytest.raises(ValueError, match=r"network must have the activations \['relu'\], got \['tanh'\]"):
+        symmetry.apply(tanh)
+    assert symmetry.apply(random_network([2, 4, 1], activations.leaky_relu(0), 1)).widths == (4,)
+
+
+def test_spellings_of_one_activation_are_aligned():
+    a = random_network([2, 4, 3, 1], "leaky_relu", 1)
+    b = DeepMLP(list(a.weights), list(a.biases), activations.leaky_relu(0.01))
+    assert align(a, b).error == align(b, a).error == 0
+    near = DeepMLP(list(a.weights), list(a.biases), activations.leaky_relu(0.0100000001))
+    with pytest.raises(ValueError, match="same activations"):
+        align(a, near)  # though it has the same name
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 10**6), st.floats(-12, 0), st.booleans())
+def test_no_scale_hides_a_difference(kind, seed, size, silent):
+    """One weight of a unit changes by its own size, the unit's row is tiny and its outgoing weights huge."""
+    draw, c = Draw(seed), 10.0**size
+    weights, biases = parameters(random_network([3, 5, 4, 2], kind, seed))
+    layer = draw.integer(0, 2)
+    unit = draw.integer(0, weights[layer].shape[0])
+    for part in (weights[layer], biases[layer]):
+        part[unit] *= c
+    weights[layer + 1][:, unit] /= c
+    if silent:  # a unit that is always 0 about the centre, with huge outgoing weights
+        other = (unit + 1) % len(weights[layer])
+        weights[layer][other], biases[layer][other] = 0, activations.get(kind).centre[0]
+        weights[layer + 1][:, other] *= 1e9
+    a = DeepMLP([w.clone() for w in weights], [b.clone() for b in biases], kind)
+    hidden = lambda network: random_symmetry(network, generator=Draw(seed + 1)).apply(network)
+    assert align(a, hidden(a)) is not None
+    which = draw.integer(0, 3)
+    if which == 0:
+        weights[layer][unit, 0] *= -1
+    elif which == 1:
+        weights[layer + 1][0, unit] *= 2
+    else:
+        weights[layer][unit] = c * draw.normal(weights[layer].shape[1])
+    assert align(a, hidden(DeepMLP(weights, biases, kind))) is None
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 10**6), st.integers(-100, 100))
+def test_powers_of_two_and_orders_of_units_change_nothing(kind, seed, power):
+    """A scale that is allowed, times a power of two, is found; the error knows of no scale and no order."""
+    a = random_network([2, 4, 3, 2], kind, seed)
+    b = noisy(random_symmetry(a, generator=Draw(seed)).apply(a), 1e-9, seed)
+    found, moved = align(a, b), random_symmetry(b, generator=Draw(seed + 1))
+    scales = tuple(torch.where(s.abs() != 1, 2.0**power, 1.0) * s.sign() for s in moved.scales)
+    if (
+        any((s.abs() == 2.0**power).any() for s in scales)
+        and abs(power) * (b.activations[0].degree or 1) > 300
+    ):
+        return  # overflow
+    c = Symmetry(moved.permutations, scales, b.activations).apply(b)
+    other = align(a, c)
+    assert other is not None and other.error == pytest.approx(found.error, rel=1e-4, abs=1e-14)
+    for p, q, u in zip(found.permutations, other.permutations, moved.permutations):
+        assert torch.equal(p[u], q)
+    for s, t, u, r in zip(found.scales, other.scales, moved.permutations, scales):
+        torch.testing.assert_close(t, s[u] * r, rtol=1e-7, atol=0)
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 10**6), st.sampled_from([torch.float32, torch.float16]))
+def test_low_precision_has_the_verdict_of_its_float64_copy(kind, seed, dtype):
+    a = random_network([2, 4, 3, 2], kind, seed)
+    b = random_symmetry(a, generator=Draw(seed)).apply(a)
+    low = [network.to(dtype) for network in (a, b)]
+    if not all(p.isfinite().all() for network in low for p in network.parameters()):
+        return
+    high = [DeepMLP(n.layers.weights, n.layers.biases, kind) for n in low]
+    for tolerance in (1e-6, 1e-4, 1e-2):
+        one, other = align(*low, tolerance=tolerance), align(*high, tolerance=tolerance)
+        assert (one is None) is (other is None) and (one is None or one.error == other.error <= tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+@pytest.mark.parametrize("seed", range(3))
+def test_silent_units_are_known_by_their_outgoing_weights(kind, seed):
+    """Units that read nothing, and units of the next layer that read only these."""
+    weights, biases = parameters(random_network([3, 7, 6, 2], kind, seed))
+    p = activations.get(kind).centre[0]
+    weights[0][[1, 4]], biases[0][[1, 4]] = 0, p
+    weights[1][2, [0, 2, 3, 5, 6]], biases[1][2] = 0, p
+    weights[1][5], biases[1][5] = 0, p
+    a = DeepMLP(weights, biases, kind)
+    found = align(a, random_symmetry(a, generator=Draw(seed)).apply(a))
+    assert found is not None and found.error < 1e-12
+
+
+def test_one_dead_unit():
+    """The function is one, and only the outgoing weights know that the dead unit was scaled by 2."""
+    up = torch.tensor([[1.0, 2], [0, 0]])
+    a, b = (DeepMLP([up, torch.tensor([[1.0, w]])], activation="relu") for w in (3.0, 1.5))
+    assert align(a, b).factors[0].tolist() == [1, 2] and align(a, b).error == 0
+
+
+def test_even_units_behind_a_layer_have_a_free_sign():
+    """|z|, twice: the sign of v is free, and the units of the first layer stay where they are."""
+    w, v, o = torch.tensor([[2.0, -1], [0, -1]]), torch.tensor([[-2.0, 2]]), torch.tensor([[1.0]])
+    a, b = (DeepMLP([w, sign * v, o], activation=activations.leaky_relu(-1)) for sign in (1, -1))
+    found = align(a, b)
+    assert found.error == 0 and [p.tolist() for p in found.permutations] == [[0, 1], [0]]
+    assert found.scales[1].tolist() == [-1] and found.factors[1].tolist() == [1]
+
+
+def test_overflow_is_no_answer():
+    up, down = torch.tensor([[1e200, 1.0], [1.0, 1e-200]]), torch.tensor([[1e200, 1e-200]])
+    for kind in ("relu", activations.monomial(3)):
+        a = DeepMLP([up, down], activation=kind)
+        b = DeepMLP([up, 2 * down], activation=kind)
+        assert align(a, b) is None
+    assert align(DeepMLP([up, down]), DeepMLP([up, down])).error == 0
 
 
 # ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from samefn.draw import Draw
 from samefn.equivariance.attention import (
     MultiHeadAttention,
     head_action,
+    match_heads,
     random_attention,
     random_invertible,
     scramble,
@@ -187,6 +188,46 @@ def test_single_precision_is_enough_with_a_matching_tolerance():
     double, _ = scramble(equivariant_attention(heads, rho, generator=Draw()), generator=Draw(1))
     layer = MultiHeadAttention(*(w.detach().float() for w in double.parameters()))
     assert head_action(layer, rho, tolerance=1e-4).error < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_heads_of_any_precision_are_matched(dtype):
+    products = [Draw(k).normal(4, 3, 3) for k in range(2)]
+    order = torch.tensor([2, 0, 3, 1])
+    image, cost = match_heads([p[order].to(dtype) for p in products], [p.to(dtype) for p in products])
+    assert torch.equal(image, order) and cost.dtype == torch.float64
+    assert float(cost.gather(1, image[:, None]).max()) == 0
+    rho = permutation_representation(cyclic(3))
+    attention = reynolds_like(rho, dtype)
+    assert head_action(attention, rho, tolerance=0.1).permutations[1].tolist() == [1, 2, 0]
+
+
+def reynolds_like(rho, dtype):
+    """Three heads that a rotation of the features carries to each other."""
+    draw = Draw(1)
+    query, key, value, output = draw.normal(2, 3), draw.normal(2, 3), draw.normal(2, 3), draw.normal(3, 2)
+    turn = rho(rho.group.generators[0])
+    powers = [torch.linalg.matrix_power(turn, k) for k in range(3)]
+    right = [torch.stack([w @ p.T for p in powers]).to(dtype) for w in (query, key, value)]
+    return MultiHeadAttention(*right, torch.stack([p @ output for p in powers]).to(dtype))
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_a_large_head_hides_no_small_one(size):
+    """Two heads that a mirror should exchange, and does not, beside two others of another size."""
+    rho = permutation_representation(cyclic(2))
+    draw, swap = Draw(2), rho.matrices[1]
+    weights = [draw.normal(2, 2, 2) for _ in range(4)]
+    pair = lambda w, write: torch.stack([w, swap @ w if write else w @ swap])
+    good = [pair(w[0], k == 3) for k, w in enumerate(weights)]
+    faint = [pair(w[1], k == 3) for k, w in enumerate(weights)]
+    faint[3] = size * faint[3]  # the function sees them through W_O
+    both = MultiHeadAttention(*(torch.cat(two) for two in zip(good, faint)))
+    assert head_action(both, rho).permutations[1].tolist() == [1, 0, 3, 2]
+    faint[3][1] *= 1.5
+    broken = MultiHeadAttention(*(torch.cat(two) for two in zip(good, faint)))
+    with pytest.raises((NotEquivariant, NotIdentifiable)):
+        head_action(broken, rho)
 
 
 def test_a_head_without_scores_is_a_head():

@@ -101,6 +101,11 @@ def test_latent_actions_say_what_is_wrong():
     with pytest.raises(NotIdentifiable, match="0 symmetries"):
         rigid.latent_actions(((0, 1), (0, 1)), FLIP, FLIP)
     assert model.latent_actions(((0, 1), (1, 0)), FLIP, FLIP) == [FLIP]
+    for lengths in ((FLIP, FLIP[:1]), (FLIP[:1], FLIP)):  # not truncated to the shorter
+        with pytest.raises(
+            ValueError, match="rho_in and rho_out must be actions of one group, got permutations"
+        ):
+            model.latent_actions(((0, 1), (0, 1)), *lengths)
 
 
 def test_input_that_cannot_be_right_is_refused():

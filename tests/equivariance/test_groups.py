@@ -1,6 +1,7 @@
 """Groups against SymPy, representations against the axioms, images against torch's own moves."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -157,6 +158,89 @@ def test_images_move_as_torch_moves_them(size):
             assert torch.equal((rho(generator) @ image.flatten()).view(size, size), moved)
     with pytest.raises(ValueError, match="C2, C4 or D4, got C3"):
         on_images(cyclic(3), size)
+
+
+def test_images_that_are_not_square():
+    """They have a mirror, but no quarter turns."""
+    (mirror,) = on_images(cyclic(2), (2, 3)).matrices[1:]
+    assert (mirror @ torch.arange(6.0)).tolist() == [2, 1, 0, 5, 4, 3]
+    assert torch.equal(on_images(cyclic(2), (4, 4)).matrices, on_images(cyclic(2), 4).matrices)
+    for g in (cyclic(4), dihedral(4)):
+        with pytest.raises(ValueError, match=rf"size must be square for {g.name}, .* got \(28, 32\)"):
+            on_images(g, (28, 32))
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("size", [0, -1, 28.0, True, (3, 0), (3, 2.0), (3,), (3, 3, 3), "3"])
+def test_sizes_of_images_are_integers(size):
+    with pytest.raises(ValueError, match="size must be one or two integers of at least 1, got"):
+        on_images(cyclic(2), size)
+
+
+# ---------------------------------------------------------------------------------------------
+# Precision, and affine actions
+
+
+def rotations(n, dtype):
+    angle = torch.arange(n, dtype=dtype) * (2 * math.pi / n)
+    turns = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(n, 2, 2)
+    g = cyclic(n)
+    powers = [g.elements[0]]
+    for _ in range(n - 1):
+        powers.append(g.product(g.generators[0], powers[-1]))
+    return g, turns[[powers.index(element) for element in g.elements]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [2, 3, 5, 6, 8, 12, 16])
+def test_rotations_of_any_precision_are_representations(dtype, n):
+    g, turns = rotations(n, torch.float64)
+    rho = Representation(g, turns.to(dtype))
+    assert rho.violation()[0] <= 4 * torch.finfo(dtype).eps
+    wrong = turns.clone()
+    wrong[1] *= 1 + 200 * max(1e-8, torch.finfo(dtype).eps)
+    with pytest.raises(ValueError, match="homomorphism"):
+        Representation(g, wrong.to(dtype))
+
+
+def test_an_affine_action_fixes_its_centre():
+    g, turns = rotations(6, torch.float64)
+    centre = torch.tensor([1.0, -2])
+    rho = Representation(g, turns, centre)
+    x = Draw().normal(7, 3, 2)
+    for i, element in enumerate(g.elements):
+        torch.testing.assert_close(rho.move(i, centre), centre)
+        torch.testing.assert_close(
+            rho.move(i, x),
+            torch.stack([turns[i] @ (row - centre) + centre for row in x.view(-1, 2)]).view(7, 3, 2),
+        )
+        for j, other in enumerate(g.elements):
+            both = rho.move(g.index(g.product(element, other)), x)
+            torch.testing.assert_close(rho.move(i, rho.move(j, x)), both)
+    assert torch.equal(Representation(g, turns).move(1, x), x @ turns[1].T)
+    assert rho.move(1, x.float()).dtype == torch.float32
+    for total, wanted in (
+        (rho + trivial(g), [1, -2, 0]),
+        (trivial(g) + rho, [0, 1, -2]),
+        (2 * rho, [1, -2, 1, -2]),
+    ):
+        assert total.centre.tolist() == wanted
+    assert (trivial(g) + trivial(g)).centre is None
+
+
+@pytest.mark.wrong_types
+def test_a_centre_has_the_dimension_of_the_action():
+    g, turns = rotations(3, torch.float64)
+    with pytest.raises(ValueError, match=r"centre must have shape \(2,\), got \(3,\)"):
+        Representation(g, turns, torch.zeros(3))
+
+
+def test_reynolds_of_an_affine_action():
+    g, turns = rotations(5, torch.float64)
+    rho, x = Representation(g, turns, torch.tensor([0.5, 3.0])), Draw().normal(9, 2)
+    average = reynolds(torch.tanh, rho, rho)
+    for i in range(5):
+        torch.testing.assert_close(average(rho.move(i, x)), rho.move(i, average(x)))
 
 
 @pytest.mark.parametrize("g", SMALL, ids=lambda g: g.name)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samefn.draw import Draw
-from samefn.equivariance.alignment import random_symmetry
+from samefn.equivariance.alignment import Symmetry, random_symmetry
 from samefn.equivariance.groups import (
     Representation,
     cycles,
@@ -36,7 +36,7 @@ from samefn.equivariance.layerwise import (
 from samefn.equivariance.redundancy import reduce
 from samefn.networks import MLP, DeepMLP
 
-from .networks import random_network
+from .networks import noisy, random_network
 
 GROUPS = [*(cyclic(n) for n in range(2, 13)), dihedral(4), symmetric(4)]
 
@@ -146,8 +146,140 @@ def test_float32_networks():
     assert equivariance_error(single, reps[0], reps[-1], x) < 1e-4
 
 
+def rescaled_pairs(dtype):
+    """C_2 swaps two inputs; ReLU pairs with factors 3 and 1/3, which float32 does not hold."""
+    weights = [[[1, -1], [-3, 3]], [[1, -1 / 3], [-1, 1 / 3]], [[1, 1]]]
+    return DeepMLP([torch.tensor(w, dtype=dtype) for w in weights], activation="relu")
+
+
+def test_rounded_factors_compose():
+    c2 = cyclic(2)
+    for dtype in (torch.float64, torch.float32):
+        for rho in latent_actions(rescaled_pairs(dtype), permutation_representation(c2), trivial(c2)):
+            assert rho.violation()[0] <= 1e-15 and rho.error <= 1e-7
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["tanh", "relu", "sigmoid"]), st.sampled_from([4, 6]))
+def test_tolerance_reaches_everything(seed, activation, size):
+    """Noise of 1e-size in all weights, and weights of low precision, with a tolerance to match."""
+    group = Draw(seed).choice([cyclic(2), cyclic(4), dihedral(4)])
+    network, reps = equivariant_network(group, 2, activation, seed)
+    scramble = random_symmetry(network, generator=Draw(seed))
+    moved = scramble.apply(network)
+    near = noisy(moved, 10.0**-size, seed)
+    single = near.rebuilt(near.layers).float()
+    for other in (near, single):
+        try:
+            found = latent_actions(other, reps[0], reps[-1], tolerance=10.0 ** (3 - size))
+        except NotEquivariant:
+            continue  # its function is further off than that
+        for rho, known, k in zip(found, reps[1:], scramble.matrices()):
+            wanted = k @ known.matrices @ torch.linalg.inv(k)
+            torch.testing.assert_close(rho.matrices, wanted, rtol=10.0 ** (2 - size), atol=10.0 ** (2 - size))
+            assert 0 < rho.error <= 10.0 ** (3 - size)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["relu", "tanh", "gelu"]))
+def test_a_float32_network_has_the_answer_of_its_float64_copy(seed, activation):
+    network, reps = equivariant_network(dihedral(4), 2, activation, seed)
+    single = random_symmetry(network, generator=Draw(seed)).apply(network).float()
+    double = DeepMLP(single.layers.weights, single.layers.biases, activation)
+    answers = []
+    for one in (single, double):
+        try:
+            answers.append([rho.matrices for rho in latent_actions(one, reps[0], reps[-1])])
+        except (NotEquivariant, NotIdentifiable) as refusal:
+            answers.append(str(refusal))
+    assert answers[0] == answers[1] if isinstance(answers[0], str) else all(map(torch.equal, *answers))
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "relu6"])
+@pytest.mark.parametrize("group", [cyclic(2), cyclic(4), symmetric(3)], ids=lambda g: g.name)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_reflected_units_act_about_their_centre(kind, group, depth):
+    """A sign of a permutation is a reflection y ↦ 2q − y: the action is affine, and composes."""
+    points = permutation_representation(group)
+    sign = Representation(group, torch.linalg.det(points.matrices).round()[:, None, None])
+    hidden = points + sign
+    reps = [points + sign, *[hidden + hidden] * depth, points + sign]
+    draw = Draw(depth)
+    sizes = [r.dimension for r in reps]
+    network = DeepMLP(
+        [draw.normal(m, n) for n, m in pairwise(sizes)], [draw.normal(m) for m in sizes[1:]], kind
+    )
+    network = symmetrise(network, reps)
+    scramble = random_symmetry(network, generator=draw)
+    scrambled = scramble.apply(network)
+    x = draw.normal(9, sizes[0])
+    assert equivariance_error(network, reps[0], reps[-1], x) < 1e-12
+    found = latent_actions(scrambled, reps[0], reps[-1])
+    q = {"sigmoid": 0.5, "relu6": 3.0}[kind]
+    for rho, known, k in zip(found, reps[1:], scramble.matrices()):
+        assert torch.equal(rho.matrices, k @ known.matrices @ k.T) and (rho.matrices < 0).any()
+        assert rho.centre.tolist() == [q] * rho.dimension
+        y = draw.normal(5, rho.dimension)
+        for i, g in enumerate(group.elements):  # ρ(g) y = A y + s composes as an affine map
+            for j, h in enumerate(group.elements):
+                torch.testing.assert_close(
+                    rho.move(i, rho.move(j, y)), rho.move(group.index(group.product(g, h)), y)
+                )
+    assert_layers_equivariant(scrambled, [reps[0], *found, reps[-1]])
+    assert max(layer_errors(scrambled, [reps[0], *found, reps[-1]], generator=draw)) < 1e-12
+
+
+def test_clones_that_are_reflected_move_in_step():
+    """The action on a layer with reflected clones, through α and α* about the centre."""
+    network, reps = equivariant_network(cyclic(4), 2, "sigmoid", seed=1)
+    (w1, w2, w3), (b1, b2, b3) = network.layers.weights, network.layers.biases
+    w1, b1 = torch.cat([w1, -w1[:1]]), torch.cat([b1, -b1[:1]])
+    w2 = torch.cat([w2, -0.3 * w2[:, :1]], 1)
+    b2 = b2 + 0.3 * w2[:, 0]
+    w2[:, 0] *= 0.7
+    large = DeepMLP([w1, w2, w3], [b1, b2, b3], "sigmoid")
+    x = Draw(3).normal(50, 4)
+    torch.testing.assert_close(large(x), network(x))
+    found = latent_actions(large, reps[0], reps[-1])
+    assert_layers_equivariant(reduce(large).embed(), [reps[0], *found, reps[-1]])
+
+
+def test_rounding_left_by_averages_is_no_weight():
+    """A unit that carries the sign of D_4's permutations finds nothing in the points: means leave 1e-17."""
+    group = dihedral(4)
+    points = permutation_representation(group)
+    sign = Representation(group, torch.linalg.det(points.matrices).round()[:, None, None])
+    reps, draw = [points, points + sign, points + sign, points], Draw(4)
+    weights, biases = [], []
+    for before, after in pairwise(reps):
+        w, b = draw.normal(after.dimension, before.dimension), draw.normal(after.dimension)
+        weights.append((after.matrices @ w @ torch.linalg.inv(before.matrices)).mean(0) + 1e-17)
+        biases.append((after.matrices @ b).mean(0))
+    network = random_symmetry(DeepMLP(weights, biases), generator=draw).apply(DeepMLP(weights, biases))
+    assert 0 < network.layers.weights[0].norm(dim=1).min() < 1e-15
+    found = latent_actions(network, reps[0], reps[-1])
+    assert_layers_equivariant(network, [reps[0], *found, reps[-1]])
+
+
 # ---------------------------------------------------------------------------------------------
 # Refusals
+
+
+def test_a_function_must_be_one():
+    """Dropout in training mode is no function; NaN is not taken for it."""
+    rho, x = permutation_representation(cyclic(3)), Draw().normal(9, 3)
+    dropout = torch.nn.Dropout(0.5)
+    with pytest.raises(ValueError, match=r"two calls with the same x differ by .*\(f\.eval\(\)"):
+        equivariance_error(dropout, rho, rho, x)
+    assert equivariance_error(dropout.eval(), rho, rho, x) == 0
+    assert math.isnan(equivariance_error(lambda x: x * torch.nan, rho, rho, x))
+
+
+def test_matches_that_do_not_compose_are_refused(monkeypatch):
+    """As where units cannot be told apart: a documented refusal, not an error of the representation."""
+    network, reps = equivariant_network(cyclic(3), 1, "tanh", seed=1)
+    wrong = Symmetry((torch.tensor([1, 0, *range(2, 7)]),), (torch.ones(7),), network.activations)
+    monkeypatch.setattr("samefn.equivariance.layerwise.align", lambda *_, **__: wrong)
+    with pytest.raises(NotIdentifiable, match="in layer 1 the matches for the generators do not compose"):
+        latent_actions(network, reps[0], reps[-1])
 
 
 def test_not_equivariant_names_element_and_violation():

@@ -75,8 +75,10 @@ def test_symmetries_of_perceptrons_make_all_squares_commute(kind, seed):
     assert layer_gap(*maps, mlp_symmetry(symmetry), points) < 1e-9
     assert end_to_end_gap(*maps, points[0]) < 1e-9
     (first, p, q, last), (a, b) = mlp_symmetry(symmetry), symmetry.matrices()
-    for k, wanted, y in ((first, torch.eye(2), points[0]), (p, a, points[1]), (q, b, points[2])):
-        torch.testing.assert_close(k(y), torch.stack([wanted @ row for row in y]))
+    r, s = symmetry.shifts
+    squares = (first, torch.eye(2), torch.zeros(2), points[0]), (p, a, r, points[1]), (q, b, s, points[2])
+    for k, wanted, shift, y in squares:
+        torch.testing.assert_close(k(y), torch.stack([wanted @ row + shift for row in y]))
     assert last is identity
 
 

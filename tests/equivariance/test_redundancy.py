@@ -1,5 +1,7 @@
 """``reduce`` and its three moves: the function, α and α*, and as oracle a slow search through all moves."""
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import assume, given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from samefn import activations
 from samefn.draw import Draw
-from samefn.equivariance.alignment import align
+from samefn.equivariance.alignment import align, random_symmetry
+from samefn.equivariance.planted import with_spare_units
 from samefn.equivariance.redundancy import averaging, drop, fold, merge, reduce
 from samefn.equivariance.submodels import MOVES, available_moves, reduce_in_random_order
 from samefn.networks import MLP, DeepMLP
@@ -65,7 +68,14 @@ def test_a_constant_unit_is_folded(seed, kind):
     assert_submodel(network, fold(network, layer, unit), layer, unit)
 
 
-SCALES = {"tanh": [1, -1], "softsign": [1, -1], "gelu": [1], "sigmoid": [1], "relu": [1, 0.3, 2]} | {
+SCALES = {
+    "tanh": [1, -1],
+    "softsign": [1, -1],
+    "gelu": [1],
+    "sigmoid": [1],
+    "relu6": [1],
+    "relu": [1, 0.3, 2],
+} | {
     "relu_squared": [1, 0.3, 2],
     "leaky_relu(0.2)": [1, 0.3, 2],
     "leaky_relu(-1)": [1, 0.3, 2, -1, -0.3],
@@ -223,10 +233,81 @@ def test_reduce_of_a_constant_network():
     assert difference(network, reduction.embed()) < 1e-15
 
 
-def test_reduce_does_not_take_small_scales_for_zeros():
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_reduce_does_not_take_small_numbers_for_zeros(kind):
+    """Not even beside large ones: other weights may undo the scale, or the large ones cancel."""
     up, down = torch.tensor([[1e-14, 0.0], [0.0, 1.0]]), torch.tensor([[1e14, 1.0]])
-    assert reduce(DeepMLP([up, down], activation="relu")).removed == ()
-    assert reduce(DeepMLP([up, down.flip(1)], activation="tanh")).removed == ("layer 1, unit 0: constant",)
+    for weights in ([up, down], [up, down.flip(1)], [up.flip(1), down], [up, torch.tensor([[1e-30, 1.0]])]):
+        assert reduce(DeepMLP(weights, activation=kind)).removed == ()
+
+
+def test_units_that_nearly_coincide_stay_two():
+    """Their difference may be all that is left: merged, these would be 0 and 1, not 0.43 and 1.5."""
+    x = torch.ones(1, 1)
+    near = DeepMLP(
+        [torch.ones(2, 1), torch.tensor([[-1e8, 1e8]])], [torch.tensor([0, 5e-9]), torch.zeros(1)], "gelu"
+    )
+    far = DeepMLP([torch.tensor([[1e10], [1e-3]]), torch.tensor([[1, 1e3]])], activation="tanh")
+    for network in (near, far):
+        found = reduce(network)
+        assert found.removed == () and found.error == 0
+        assert float(found.network(x)) == float(network(x))
+    axis = DeepMLP([torch.tensor([[1e9, 1e-9], [1e9, 0]]), torch.tensor([[1.0, -1]])], activation="relu")
+    assert reduce(axis).removed == ()  # equal to 1e-18 of the row, but not along the second axis
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 10**6), st.sampled_from([torch.float64, torch.float32]))
+def test_reduce_says_by_how_much_weights_were_changed(kind, seed, dtype):
+    """Clones off by some rounding units of the dtype are merged, and the error is what they are off by."""
+    eps = torch.finfo(dtype).eps
+    for off, merged in ((0, True), (8 * eps, True), (200 * eps, False)):
+        weights, biases = parameters(random_network([2, 4, 2], kind, seed))
+        weights[0][2], biases[0][2] = weights[0][0], biases[0][0]
+        weights[0][2, 0] *= 1 + off
+        network = DeepMLP([w.to(dtype) for w in weights], [b.to(dtype) for b in biases], kind)
+        found = reduce(network)
+        assert (found.network.widths == (3,)) is merged
+        assert found.error <= (16 * eps if merged else 0) and (found.error > eps or off != 8 * eps)
+        if kind in ("gelu", "tanh", "relu"):
+            assert difference(network.double(), found.network.double()) < 1e3 * eps
+
+
+@given(st.sampled_from(KINDS), st.integers(0, 10**6), st.integers(-40, 40))
+def test_scales_and_orders_do_not_matter_to_reduce(kind, seed, power):
+    """Powers of two that the activation allows, and other orders of units: the same units go."""
+    network = with_spare_units(
+        random_network([2, 4, 3, 2], kind, seed), ("clone", "inactive"), generator=Draw(seed)
+    )
+    symmetry = random_symmetry(network, generator=Draw(seed + 1))
+    exact = tuple(s.sign() * (2.0**power if (s.abs() != 1).any() else 1.0) for s in symmetry.scales)
+    moved = dataclasses.replace(symmetry, scales=exact).apply(network)
+    one, other = reduce(network), reduce(moved)
+    assert one.network.widths == other.network.widths == (4, 3)
+    assert one.error <= 1e-14 and other.error <= 1e-14
+
+
+@pytest.mark.parametrize("tolerance", [-1e-9, 1.0, torch.nan])
+def test_reduce_refuses_tolerances(tolerance):
+    with pytest.raises(ValueError, match="tolerance must be at least 0 and below 1"):
+        reduce(random_network([2, 3, 1]), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "relu6"])
+def test_reflected_clones_are_merged(kind):
+    """σ(2p − z) = 2q − σ(z): the next bias takes the constant, α is a sign about the centre."""
+    weights, biases = parameters(random_network([3, 4, 3, 2], kind, 1))
+    p, q = activations.get(kind).centre
+    weights[0][2], biases[0][2] = -weights[0][0], 2 * p - biases[0][0]
+    network = DeepMLP(weights, biases, kind)
+    found = reduce(network)
+    assert found.removed == ("layer 1, unit 2: clone of unit 0",) and found.error < 1e-15
+    assert difference(network, found.network) < 1e-12 and difference(network, found.embed()) < 1e-12
+    assert found.include[0].tolist() == [[1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, 0, 1]]
+    y = Draw(2).normal(20, 4)
+    small = (y - q) @ found.project[0].T + q
+    torch.testing.assert_close(found.embed().layer(2, y), found.network.layer(2, small))
+    x = Draw(3).normal(20, 3)
+    assert torch.allclose((found.network.layer(1, x) - q) @ found.include[0].T + q, found.embed().layer(1, x))
 
 
 @pytest.mark.wrong_types
@@ -247,22 +328,23 @@ def test_units_keep_their_names():
     }
 
 
-@given(st.sampled_from(KINDS), st.permutations(range(3)), st.integers(0, 10**6))
-def test_a_clone_of_a_clone_is_merged_though_too_far_from_the_first(kind, order, seed):
-    """Three units, each within 1e-8 of the next: same as next is no equivalence relation."""
+@given(
+    st.sampled_from([k for k in KINDS if activations.get(k).degree is None]),
+    st.permutations(range(3)),
+    st.integers(0, 10**6),
+)
+def test_clones_are_as_near_as_is_said_to_the_one_that_stays(kind, order, seed):
+    """Three units, each within 1e-8 of the next, which is no equivalence relation."""
     weights, biases = parameters(random_network([2, 5, 2], kind, seed))
     row = torch.cat([weights[0][0], biases[0][:1]])
-    step = Draw(seed).normal(3)
-    step -= (step @ row) / (row @ row) * row  # no change of scale
-    step *= 0.7e-8 * row.norm() / step.norm()
     for unit, k in zip((0, 2, 4), order):
-        moved = row + k * step
+        moved = row * (1 + k * 1.6e-8 * torch.tensor([1.0, 0, 0]))
         weights[0][unit], biases[0][unit] = moved[:2], moved[2]
     network = DeepMLP(weights, biases, kind)
-    found = reduce(network)
-    width = 4 if order[2] == 1 else 3  # the one in the middle goes to the first and leaves the other alone
-    assert found.network.widths == (width,) and len(found.removed) == 5 - width
-    assert difference(network, found.network) < 1e-6
+    found = reduce(network, tolerance=1e-8)
+    width = 3 if order[0] == 1 else 4  # the first stays, and takes those within 1e-8
+    assert found.network.widths == (width,) and 1e-9 < found.error <= 1e-8
+    assert difference(network, found.network) < 1e-5
     torch.testing.assert_close(found.project[0] @ found.include[0], torch.eye(width))
 
 

@@ -1,6 +1,8 @@
-"""When two units are one: every rule of scale against σ itself, distances and clones against plain loops."""
+"""When two units are one: every rule of scale against σ itself, sizes and distances against plain loops."""
 
+import dataclasses
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -10,18 +12,22 @@ from hypothesis import strategies as st
 from samefn import activations
 from samefn.draw import Draw
 from samefn.equivariance.units import (
-    SAME,
-    clones,
+    about_centres,
+    directions,
     distances,
     free_scale,
+    gaps,
     incoming,
     is_even,
+    is_scaled,
     is_signed,
     outgoing,
-    same_units,
+    ratio,
+    same_function,
+    sizes,
 )
 
-from .networks import KINDS, name
+from .networks import name, random_network
 
 ALL = [
     *activations.CATALOGUE.values(),
@@ -32,31 +38,47 @@ ALL = [
     activations.relu_power(3),
     *(activations.monomial(k) for k in (2, 3, 4, 5)),
 ]
-KINDS = [activations.get(kind) for kind in KINDS]
 
 
 @pytest.mark.parametrize("f", ALL, ids=name)
 def test_even_and_odd_are_what_the_function_is(f):
-    z = torch.linspace(-4, 4, 101)
+    z = torch.linspace(-9, 9, 181)
     assert is_even(f) is torch.allclose(f(z), f(-z), rtol=0, atol=1e-12)
-    odd = torch.allclose(f(-z), -f(z), rtol=0, atol=1e-12)
+    p, q = f.centre
+    odd = torch.allclose(f(p - z) - q, q - f(p + z), rtol=0, atol=1e-12)
     assert is_signed(f) is (odd or is_even(f))
+
+
+@pytest.mark.parametrize("f", ALL, ids=name)
+def test_only_the_declared_point_is_a_centre(f):
+    """σ(2p − z) + σ(z) is constant in z for no other p of a grid."""
+    z = torch.linspace(-9, 9, 181)
+    centres = []
+    for p in torch.linspace(-4, 4, 33).tolist():
+        total = f(2 * p - z) + f(z)
+        if float(total.max() - total.min()) < 1e-9:
+            centres.append((p, float(total.mean()) / 2))
+    if f.name == "identity":  # linear units have more symmetries than K_i uses
+        assert len(centres) == 33
+    else:
+        wanted = [f.centre] if is_signed(f) and not is_even(f) else []
+        assert centres == [pytest.approx(c, abs=1e-12) for c in wanted]
 
 
 @pytest.mark.parametrize("f", ALL, ids=name)
 def test_scales_pass_through_the_activation(f):
     """σ(s z) = outgoing(s) σ(z) for every scale that is divided out, and incoming undoes outgoing."""
     z, factors = torch.linspace(-3, 3, 61), torch.tensor([0.01, 0.5, 1.0, 3.0])
-    free = f.symmetry in ("positive scaling", "nonzero scaling")
-    scales = factors if free else torch.ones(1)
+    scales = factors if is_scaled(f) else torch.ones(1)
     if is_signed(f):
         scales = torch.cat([scales, -scales])
+    p, q = f.centre
     for s, out in zip(scales, outgoing(f, scales)):
-        torch.testing.assert_close(f(s * z), out * f(z), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(f(p + s * z) - q, out * (f(p + z) - q), rtol=1e-10, atol=1e-12)
     values = outgoing(f, scales)
     torch.testing.assert_close(outgoing(f, incoming(f, values)), values, rtol=1e-12, atol=0)
     for value, s in zip(values, incoming(f, values)):
-        torch.testing.assert_close(f(s * z), value * f(z), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(f(p + s * z) - q, value * (f(p + z) - q), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("f", ALL, ids=name)
@@ -95,50 +117,80 @@ def test_many_close_pairs_are_taken_in_chunks(monkeypatch):
     torch.testing.assert_close(distances(a, a), torch.tensor(plain_distances(a, a)), rtol=1e-12, atol=0)
 
 
-def plain_same(f, row, other):
-    """Whether two rows are one unit, and the factor between the values; by σ's own scales, in plain loops."""
-    norms = [math.hypot(*r) for r in (row, other)]
-    scales = [n if n and f.degree is not None else 1.0 for n in norms]
-    one, two = ([x / s for x in r] for r, s in zip((row, other), scales))
-    near = SAME * max(math.hypot(*one), math.hypot(*two))
-    for sign in (1, -1) if is_signed(f) else (1,):
-        if math.dist(one, [sign * y for y in two]) <= near:
-            s = sign * scales[0] / scales[1]
-            # the value of σ(s·z) relative to σ(z), read off at z = 0.7
-            z = torch.tensor([0.7, -0.3])
-            ratio = (f(s * z) / f(z))[0 if f(z)[0] != 0 else 1]
-            return sign, float(ratio)
-    return None
-
-
-@given(st.sampled_from(KINDS), st.integers(0, 10**6))
-def test_clones_are_those_of_plain_loops(f, seed):
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 4), st.integers(0, 10**6))
+def test_gaps_are_relative_to_the_longer_row(n, m, k, seed):
+    """Rows from 1e-200 to 1e200, some zero, against exact rational arithmetic."""
     draw = Draw(seed)
-    originals = draw.normal(3, 4)
-    rows = []
-    for _ in range(draw.integer(1, 12)):
-        row = draw.choice(list(originals)) * (draw.choice([1.0, 2.0, 0.3]) if draw.integer(0, 2) else 1.0)
-        rows.append(row * draw.choice([1.0, -1.0]) + draw.choice([0.0, 1e-10, 1e-6]) * draw.normal(4))
-    rows = torch.stack(rows)
-    first, factor = clones(f, rows)
-    plus, either = same_units(f, rows)
-    for i, row in enumerate(rows.tolist()):
-        found = [(j, plain_same(f, row, other)) for j, other in enumerate(rows.tolist())]
-        same = [(j, by) for j, by in found if by]
-        assert either[i].tolist() == [by is not None for _, by in found]
-        assert plus[i].nonzero().flatten().tolist() == [j for j, by in same if by[0] == 1]
-        assert int(first[i]) == same[0][0]
-        assert float(factor[i]) == pytest.approx(same[0][1][1], rel=1e-6)
+    a, b = (draw.normal(c, k) * 10.0 ** draw.integers(-200, 200, c, 1) for c in (n, m))
+    a[0], b[-1] = 0, a[-1] * (1 + 1e-9)
+    found = gaps(directions(a), directions(b)), gaps(directions(a), directions(b), -1.0)
+    for sign, gap in zip((1, -1), found):
+        for i, row in enumerate(a.tolist()):
+            for j, other in enumerate(b.tolist()):
+                u, v = ([Fraction(x) for x in some] for some in (row, other))
+                off, size = sum((x - sign * y) ** 2 for x, y in zip(u, v)), max(square(u), square(v))
+                wanted = math.sqrt(off / size) if size else 0.0
+                assert float(gap[i, j]) == pytest.approx(wanted, rel=1e-6, abs=1e-15)
 
 
-def test_no_rows_have_no_clones():
-    first, factor = clones(activations.get("relu"), torch.zeros(0, 3))
-    assert first.shape == factor.shape == (0,)
-    assert first.dtype == torch.long and factor.dtype == torch.float64
+def square(row):
+    return sum(x * x for x in row)
 
 
-def test_zero_rows_are_clones_of_each_other():
-    rows = torch.tensor([[1.0, 2.0], [0, 0], [0, 0]])
-    for f in KINDS:
-        first, factor = clones(f, rows)
-        assert first.tolist() == [0, 1, 1] and factor.abs().tolist() == [1.0] * 3
+@given(st.integers(1, 6), st.integers(0, 10**6), st.integers(-300, 300))
+def test_scales_know_neither_order_nor_sign_nor_powers_of_two(k, seed, power):
+    rows, relu = Draw(seed).normal(3, k), activations.get("relu")
+    moved = rows[:, Draw(seed).permutation(k)] * Draw(seed).signs(k)
+    assert torch.equal(free_scale(relu, moved), free_scale(relu, rows))
+    assert torch.equal(free_scale(relu, rows * 2.0**power), free_scale(relu, rows) * 2.0**power)
+    assert torch.equal(sizes(rows * 2.0**power), sizes(rows) * 2.0**power)
+    torch.testing.assert_close(sizes(rows), rows.norm(dim=1), rtol=1e-14, atol=0)
+
+
+def test_directions_of_rows_of_any_size():
+    rows = torch.tensor([[3e300, 4e300], [0, 0], [3e-320, 4e-320]])
+    direction, size = directions(rows)
+    torch.testing.assert_close(direction, torch.tensor([[0.6, 0.8], [0, 0], [0.6, 0.8]]), rtol=1e-3, atol=0)
+    assert size[:2].tolist() == [pytest.approx(5e300), 0] and float(size[2]) > 0
+
+
+def test_ratio_says_zero_and_infinity():
+    a, b = torch.tensor([0.0, 1, 0, 2, torch.nan, 1]), torch.tensor([0.0, 0, torch.inf, 4, 1, torch.nan])
+    assert ratio(a, b).tolist() == [0, math.inf, math.inf, 0.5, math.inf, math.inf]
+    assert ratio(torch.tensor([torch.inf]), torch.tensor([1.0])).tolist() == [math.inf]
+
+
+@given(st.sampled_from(ALL), st.integers(0, 10**6))
+def test_layers_about_centres_have_the_same_function(f, seed):
+    """There σ is z ↦ σ(p + z) − q, odd where a reflection is allowed."""
+    network = random_network([2, 4, 3, 1], f, seed)
+    layers, (p, q), x = about_centres(network.layers), f.centre, Draw(seed).normal(20, 2)
+    y = x
+    for i in range(2):
+        y = f(y @ layers.weights[i].T + layers.biases[i] + p) - q
+    torch.testing.assert_close(y @ layers.weights[2].T + layers.biases[2], network(x).detach())
+    back = about_centres(layers, -1)
+    for one, other in zip(back.biases, network.layers.biases):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("f", ALL, ids=name)
+def test_one_function_has_one_identity(f):
+    """By its expression, whatever it is called; and no other of the list is taken for it."""
+    twin = dataclasses.replace(f, name="twin", function=lambda z: f(z))
+    assert same_function(f, twin) and same_function(f, f)
+    z = torch.linspace(-9, 9, 1001)
+    for g in ALL:
+        assert same_function(f, g) is torch.allclose(f(z), g(z), rtol=0, atol=1e-12)
+
+
+def test_spellings_of_one_function():
+    for one, other in [
+        ("leaky_relu", activations.leaky_relu(0.01)),
+        ("relu", activations.leaky_relu(0)),
+        ("relu_squared", activations.relu_power(2)),
+        ("softplus", activations.softplus(1.0)),
+    ]:
+        assert same_function(activations.get(one), other)
+    near = activations.leaky_relu(0.2000001)
+    assert near.name == "leaky_relu(0.2)" and not same_function(near, activations.leaky_relu(0.2))

@@ -112,11 +112,13 @@ def test_boundedness(activation):
 @EVERY
 def test_the_symmetry_of_a_unit(activation):
     points = torch.tensor(POINTS, dtype=torch.float64)
-    scale = {"permutation": None, "sign": -1.0, "positive scaling": 2.5, "nonzero scaling": -2.5}[
-        activation.symmetry
-    ]
+    scale = {"permutation": None, "positive scaling": 2.5, "nonzero scaling": -2.5}.get(
+        activation.symmetry, -1.0
+    )
+    p, q = activation.centre
+    assert (p, q) == (0, 0) or activation.symmetry == "reflection"
     if scale is not None:
-        ratio = activation(scale * points) / activation(points)
+        ratio = (activation(p + scale * points) - q) / (activation(p + points) - q)
         known = ratio[torch.isfinite(ratio)]
         torch.testing.assert_close(known, known[:1].expand_as(known))
 

@@ -1,8 +1,8 @@
 """Symmetries of a network's weights, and the alignment of two networks.
 
-A hidden unit may be exchanged with another of its layer, and rescaled by what its activation allows
-(see :mod:`samefn.equivariance.units`).  These changes form the groups K_i of [B], Definition 1; they never
-change the function.
+A hidden unit may be exchanged with another of its layer, and rescaled or reflected as far as its activation
+allows (see :mod:`samefn.equivariance.units`).  These changes form the groups K_i of [B], Definition 1; they
+never change the function.
 """
 
 from __future__ import annotations
@@ -16,84 +16,111 @@ from torch import Tensor
 
 from ..activations import Activation
 from ..networks import DeepMLP, Layers
-from .units import clones, distances, free_scale, incoming, is_even, is_signed, outgoing
+from .units import (
+    about_centres,
+    directions,
+    free_scale,
+    gaps,
+    incoming,
+    is_even,
+    is_scaled,
+    is_signed,
+    outgoing,
+    ratio,
+    same_function,
+    sizes,
+)
 
+FAINT = 1e-6  # how much of what silent units read and write counts in the search, beside others
 SWEEPS = 10  # rounds of matching that tell clones of several layers apart
+CLONES = 1e-6  # rows nearer than this, relative to themselves, are taken together in the first round
 
 
 @dataclass(frozen=True, eq=False)
 class Symmetry:
-    """An element of K_1 × … × K_{L-1}: in each hidden layer a permutation of units with factors.
+    """An element of K_1 × … × K_{L-1}: in each hidden layer a permutation of units with scales.
 
-    After it, unit i of a layer is ``factors[i]`` times the former unit ``permutation[i]``.
-    ``error`` is by how much it misses what it was found for (see :func:`align`), else 0.
+    After it, unit i of a layer reads ``scales[i]`` times the row of the former unit ``permutation[i]``, and
+    its value is ``factors[i]`` times that unit's, plus ``shifts[i]``.  ``activations`` are those of the
+    hidden layers, for which alone it is a symmetry; where σ is even, the sign of a scale has no effect on
+    the value.  ``error`` is by how much it misses what it was found for (see :func:`align`), else 0.
     Source: [B], the groups K_i of Definition 1, for multilayer perceptrons.
     """
 
     permutations: tuple[Int[Tensor, "_"], ...]
-    factors: tuple[Float[Tensor, "_"], ...]
+    scales: tuple[Float[Tensor, "_"], ...]
+    activations: tuple[Activation, ...]
     error: float = 0.0
 
+    @property
+    def factors(self) -> tuple[Float[Tensor, "_"], ...]:
+        return tuple(outgoing(f, s) for f, s in zip(self.activations, self.scales, strict=True))
+
+    @property
+    def shifts(self) -> tuple[Float[Tensor, "_"], ...]:
+        """Nonzero only for reflected units: y ↦ 2q − y."""
+        return tuple((1 - f) * a.centre[1] for a, f in zip(self.activations, self.factors, strict=True))
+
     def matrices(self) -> list[Float[Tensor, "_ _"]]:
-        """The action on the values of each hidden layer, as generalised permutation matrices."""
+        """The action on the values of each hidden layer but for ``shifts``: generalised permutations."""
         return [_matrix(p, f) for p, f in zip(self.permutations, self.factors, strict=True)]
 
     def act(self, layers: Layers) -> Layers:
-        """The transformed weights.  Raises ValueError if the layers' widths differ from the symmetry's."""
+        """The transformed weights.  Raises ValueError if the layers' widths or activations differ from the
+        symmetry's.
+        """
         widths = tuple(len(p) for p in self.permutations)
         if layers.widths != widths:
             raise ValueError(f"network must have hidden widths {widths}, got {layers.widths}")
-        for i, (p, f) in enumerate(zip(self.permutations, self.factors, strict=True)):
-            scale = incoming(layers.activations[i], f)
-            layers = layers.replaced(i, layers.weights[i][p] * scale[:, None], layers.biases[i][p] * scale)
-            layers = layers.replaced(i + 1, layers.weights[i + 1][:, p] / f)
+        _require_same_functions("network must have the activations", self.activations, layers.activations)
+        units = zip(self.permutations, self.scales, self.factors, self.shifts, self.activations, strict=True)
+        for i, (p, s, f, shift, activation) in enumerate(units):
+            s, f, shift = (t.to(layers.weights[i].device) for t in (s, f, shift))
+            bias = layers.biases[i][p] * s + (1 - s) * activation.centre[0]
+            layers = layers.replaced(i, layers.weights[i][p] * s[:, None], bias)
+            after = layers.weights[i + 1][:, p] / f
+            layers = layers.replaced(i + 1, after, layers.biases[i + 1] - after @ shift)
         return layers
 
     def apply(self, network: DeepMLP) -> DeepMLP:
-        """The network with transformed weights; it computes the same function.  Raises as :meth:`act`
-        does.
+        """The network with transformed weights; it computes the same function.  Raises as :meth:`act` does,
+        and if a weight overflows.
         """
         return network.rebuilt(self.act(network.layers))
 
 
 def _matrix(permutation: Tensor, factors: Tensor) -> Tensor:
-    matrix = torch.zeros(len(permutation), len(permutation), dtype=factors.dtype)
-    matrix[torch.arange(len(permutation)), permutation] = factors
-    return matrix
+    return torch.diag(factors)[:, permutation.argsort()]
+
+
+def _require_same_functions(needed: str, wanted: tuple[Activation, ...], got: tuple[Activation, ...]) -> None:
+    if len(wanted) != len(got) or not all(map(same_function, wanted, got)):
+        names = ([f.name for f in some] for some in (wanted, got))
+        raise ValueError("{} {}, got {}".format(needed, *names))
 
 
 def random_symmetry(network: DeepMLP, *, generator: torch.Generator) -> Symmetry:
-    """A random element of the network's symmetry group: uniform permutations, fair signs, factors
-    e^N(0,1).
+    """A random element of the network's symmetry group: uniform permutations, fair signs and reflections,
+    factors e^N(0,1).
     """
-    permutations, factors = [], []
+    permutations, scales = [], []
     for width, activation in zip(network.widths, network.activations, strict=True):
         permutations.append(torch.randperm(width, generator=generator))
-        factors.append(_random_factors(width, activation, generator))
-    return Symmetry(tuple(permutations), tuple(factors))
-
-
-def _random_factors(width: int, activation: Activation, generator: torch.Generator) -> Tensor:
-    sign = torch.randint(0, 2, (width,), generator=generator).to(torch.float64) * 2 - 1
-    size = torch.randn(width, generator=generator, dtype=torch.float64).exp()
-    match activation.symmetry:
-        case "permutation":
-            return torch.ones_like(size)
-        case "sign":
-            return sign
-        case "positive scaling":
-            return size
-        case "nonzero scaling":  # an even power cannot take a sign back
-            return size if is_even(activation) else sign * size
+        sign = torch.randint(0, 2, (width,), generator=generator).to(torch.float64) * 2 - 1
+        size = torch.randn(width, generator=generator, dtype=torch.float64).exp()
+        scale = incoming(activation, size) if is_scaled(activation) else torch.ones_like(size)
+        scales.append(sign * scale if is_signed(activation) else scale)
+    return Symmetry(tuple(permutations), tuple(scales), network.activations)
 
 
 def align(a: DeepMLP, b: DeepMLP, *, tolerance: float = 1e-6) -> Symmetry | None:
-    """The symmetry that takes a to b, or None if none does within ``tolerance``.
+    """The symmetry k that takes a to b, or None if none was found that does within ``tolerance``.
 
-    ``error`` of the result is the largest difference of a weight or bias of the transformed a from
-    that of b, relative to the largest in its layer; it was computed from the transformed weights, so
-    a symmetry that is returned needs no trust in the search.  (Where σ is even, the sign of a unit's
-    incoming weights has no effect and is not compared.)
+    What is returned needs no trust in the search: ``error`` is computed from the weights of k·a, as
+    :func:`mismatches` says.  All weights and biases of k·a are those of b up to ``error``, relative to the
+    unit that reads them *and* to the unit that they are read from, whatever the sizes of the others;
+    scales that the activations allow do not count.  a and b are compared in float64 as they are, so that
+    weights of lower precision, which were rounded, need a ``tolerance`` above their rounding.
 
     Layer by layer, units are matched by their incoming weights (linear assignment); the outgoing
     weights of clones are added up on the way.  Then each layer is matched again by incoming and
@@ -102,7 +129,8 @@ def align(a: DeepMLP, b: DeepMLP, *, tolerance: float = 1e-6) -> Symmetry | None
     the isomorphism of bipartite graphs, and None may mean that the search got stuck.
     Time O(Σ n_i² n_{i-1}) for the distances, and the assignments.
 
-    Raises TypeError for anything but two DeepMLPs, ValueError if their shapes or activations differ.
+    Raises TypeError for anything but two DeepMLPs, ValueError if their shapes or activations differ
+    (as functions, not by name).
     """
     found = nearest_symmetry(a, b)
     return found if found.error <= tolerance else None
@@ -111,13 +139,16 @@ def align(a: DeepMLP, b: DeepMLP, *, tolerance: float = 1e-6) -> Symmetry | None
 def nearest_symmetry(a: DeepMLP, b: DeepMLP) -> Symmetry:
     """What :func:`align` finds, with no bound on its ``error``.  Raises as :func:`align` does."""
     _require_one_architecture(a, b)
-    one, two = a.layers, b.layers
-    symmetry = _first_match(one, two)
+    one, two = about_centres(a.layers), about_centres(b.layers)
+    found = [_first_match(one, two)]
     for _ in range(SWEEPS):
-        before, symmetry = symmetry, _refine(one, two, symmetry)
-        if _same_matching(before, symmetry):
+        found.append(_refine(one, two, found[-1]))
+        if _same_matching(*found[-2:]):
+            found = found[-1:]
             break
-    return replace(symmetry, error=_largest_difference(symmetry.apply(a).layers, two))
+    errors = [float(torch.cat(mismatches(k.act(a.layers), b.layers)).max()) for k in found]
+    best = min(range(len(found)), key=errors.__getitem__)
+    return replace(found[best], error=errors[best])
 
 
 def _require_one_architecture(a: DeepMLP, b: DeepMLP) -> None:
@@ -127,98 +158,176 @@ def _require_one_architecture(a: DeepMLP, b: DeepMLP) -> None:
     shapes = [[tuple(w.shape) for w in n.weights] for n in (a, b)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"a and b must have the same shapes, got {shapes[0]} and {shapes[1]}")
-    names = [[f.name for f in n.activations] for n in (a, b)]
-    if names[0] != names[1]:
-        raise ValueError(f"a and b must have the same activations, got {names[0]} and {names[1]}")
+    _require_same_functions("a and b must have the same activations,", a.activations, b.activations)
+
+
+def mismatches(a: Layers, b: Layers) -> list[Float[Tensor, "_"]]:
+    """For each layer how far each row of a is from that of b: the largest error of a weight or of the bias.
+
+    The error of a weight is relative to the norm of its row, or of its column (of rows divided by their
+    norms) if that is less than 1; the error of a bias is relative to the norm of the row's weights, or to
+    the bias where they are all 0.  Weights are taken times the size of the unit that they are read from
+    where its activation leaves its scale free, and norms leave out units that are 0 for every input (see
+    :func:`_readings`).  So neither rescaled units nor sizes of other units hide a difference.  Infinite
+    where something differs from 0, and where a number overflows.
+    """
+    found = []
+    for i, reading in enumerate(_readings(about_centres(b))):
+        live = reading > 0
+        reading = torch.where(live, reading, 1.0)
+        row = _row_sizes(b.weights[i] * reading, live)
+        column = sizes((b.weights[i] * reading / row[:, None]).T)
+        column = torch.where(live, column.clamp(max=1), column)
+        off = ratio((a.weights[i] - b.weights[i]).abs() * reading, row[:, None] * column)
+        bias = torch.where((b.weights[i] == 0).all(dim=1), b.biases[i].abs(), row)
+        bias = ratio((a.biases[i] - b.biases[i]).abs(), bias)
+        found.append(torch.cat([off, bias[:, None]], 1).amax(dim=1))
+    return found
+
+
+def _row_sizes(weights: Tensor, live: Tensor) -> Tensor:
+    """The size of what each row reads from live inputs, or from all where it reads no live one; never 0."""
+    row, whole = sizes(weights * live), sizes(weights)
+    row = torch.where(row > 0, row, whole)
+    return torch.where(row > 0, row, 1.0)
+
+
+def _readings(layers: Layers) -> list[Tensor]:
+    """For each layer the size of each of its inputs: 1, or that of a unit's row where its scale is free.
+
+    It is 0 for a *silent* unit: one that reads nothing, or silent units only, where that makes its value 0
+    (about the centre) and leaves its scale or sign to the weights that read it.
+    """
+    readings = [layers.weights[0].new_ones(layers.weights[0].shape[1])]
+    for i, activation in enumerate(layers.activations):
+        rows = _rows(layers, i, readings[-1])
+        reading = outgoing(activation, free_scale(activation, rows))
+        silent = (sizes(rows) == 0) & (is_signed(activation) or is_scaled(activation))
+        readings.append(torch.where(silent, 0.0, reading))
+    return readings
+
+
+def _rows(layers: Layers, i: int, reading: Tensor) -> Tensor:
+    """The units' rows, each weight times the size of what it reads."""
+    return torch.cat([layers.weights[i] * reading, layers.biases[i][:, None]], 1)
+
+
+# ---------------------------------------------------------------------------------------------
+# The search, on layers about the centres of their activations
 
 
 def _same_matching(a: Symmetry, b: Symmetry) -> bool:
-    signs = zip(a.factors, b.factors, strict=True)
+    scales = zip(a.scales, b.scales, strict=True)
     return all(map(torch.equal, a.permutations, b.permutations)) and all(
-        torch.equal(f.sign(), h.sign()) for f, h in signs
+        torch.allclose(s, t, rtol=1e-12, atol=0) for s, t in scales
     )
-
-
-def _largest_difference(a: Layers, b: Layers) -> float:
-    """Of a weight or bias, relative to the largest of its layer."""
-    worst = 0.0
-    for i in range(len(b.weights)):
-        rows, others = a.rows(i), b.rows(i)
-        gaps = (rows - others).abs().amax(dim=1)
-        if i < len(b.activations) and is_even(b.activations[i]):
-            gaps = torch.minimum(gaps, (rows + others).abs().amax(dim=1))
-        size = others.abs().max().clamp_min(torch.finfo(others.dtype).tiny)
-        worst = max(worst, float(gaps.max() / size))
-    return worst
 
 
 def _first_match(a: Layers, b: Layers) -> Symmetry:
     """Match by incoming weights from the first layer on, with the outgoing weights of clones added up."""
-    permutations, factors = [], []
+    permutations, scales, readings = [], [], _readings(b)
     for i, activation in enumerate(a.activations):
-        permutation, factor = _match(activation, a.rows(i), b.rows(i))
+        rows = _rows(b, i, readings[i])
+        permutation, scale = _match(activation, _rows(a, i, readings[i]), rows)
         permutations.append(permutation)
-        factors.append(factor)
-        together = _clones_together(activation, b.rows(i))
-        a = a.replaced(i + 1, a.weights[i + 1][:, permutation] / factor @ together)
+        scales.append(scale)
+        together = _clones_together(activation, rows)
+        after = a.weights[i + 1][:, permutation] / outgoing(activation, scale)
+        a = a.replaced(i + 1, after @ together)
         b = b.replaced(i + 1, b.weights[i + 1] @ together)
-    return Symmetry(tuple(permutations), tuple(factors))
+    return Symmetry(tuple(permutations), tuple(scales), a.activations)
 
 
 def _clones_together(activation: Activation, rows: Tensor) -> Tensor:
     """The matrix that adds the outgoing weights of clones up in the first of them."""
-    first, value = clones(activation, rows)
-    together = torch.zeros(len(rows), len(rows), dtype=rows.dtype)
-    together[torch.arange(len(rows)), first] = value
+    plus, minus = _unit_gaps(activation, rows, rows)
+    first = (torch.minimum(plus, minus) <= CLONES).to(torch.int8).argmax(dim=1)
+    at, scale = (torch.arange(len(rows), device=rows.device), first), free_scale(activation, rows)
+    scale = torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows.dtype) * scale / scale[first]
+    together = rows.new_zeros(len(rows), len(rows))
+    together[at] = outgoing(activation, scale)
     return together
+
+
+def _weighing(b: Layers) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """For each layer by what its inputs and its rows are multiplied in the search, and which inputs are live.
+
+    What silent units read and write tells them apart, but it must not disturb the others.
+    """
+    readings, found = _readings(b), []
+    for i, reading in enumerate(readings):
+        live = reading > 0
+        writing = 1 / _row_sizes(b.weights[i] * torch.where(live, reading, 1.0), live)
+        if i + 1 < len(readings):
+            writing = torch.where(readings[i + 1] > 0, writing, FAINT * writing)
+        column = sizes((b.weights[i] * writing[:, None]).T)
+        faint = FAINT / torch.where(column > 0, column, 1.0)
+        found.append((torch.where(live, reading, faint), writing, live))
+    return found
 
 
 def _refine(a: Layers, b: Layers, symmetry: Symmetry) -> Symmetry:
     """Match each hidden layer again by incoming and outgoing weights, the other layers held fixed."""
-    permutations, factors = list(symmetry.permutations), list(symmetry.factors)
+    permutations, scales, weighing = list(symmetry.permutations), list(symmetry.scales), _weighing(b)
     for i, activation in enumerate(a.activations):
-        read, written = a.weights[i], a.weights[i + 1]
+        read = a
         if i > 0:
-            read = read[:, permutations[i - 1]] / factors[i - 1]
+            value = outgoing(a.activations[i - 1], scales[i - 1])
+            read = a.replaced(i, a.weights[i][:, permutations[i - 1]] / value)
+        written = a.weights[i + 1]
         if i + 1 < len(permutations):
-            scale = incoming(a.activations[i + 1], factors[i + 1])
-            written = written[permutations[i + 1]] * scale[:, None]
-        rows = torch.cat([read, a.biases[i][:, None]], 1)
-        columns = written, b.weights[i + 1]
-        permutations[i], factors[i] = _match(activation, rows, b.rows(i), columns)
-    return Symmetry(tuple(permutations), tuple(factors))
+            written = written[permutations[i + 1]] * scales[i + 1][:, None]
+        (reading, _, live), (_, writing, _) = weighing[i : i + 2]
+        columns = written.T * writing, b.weights[i + 1].T * writing, live
+        found = _match(activation, _rows(read, i, reading), _rows(b, i, reading), columns)
+        permutations[i], scales[i] = found
+    return Symmetry(tuple(permutations), tuple(scales), a.activations)
 
 
 def _match(
-    activation: Activation, rows_a: Tensor, rows_b: Tensor, columns: tuple[Tensor, Tensor] | None = None
+    activation: Activation,
+    rows_a: Tensor,
+    rows_b: Tensor,
+    columns: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """For each unit of b the unit of a that it is, and the factor between their values.
+    """For each unit of b the unit of a that it is, and the scale that takes the row of that to its own.
 
-    ``columns`` are the units' outgoing weights in a and b; where given, both ends of a unit decide,
-    under one and the same sign.
+    ``columns`` are the units' outgoing weights in a and b, a row for each unit, and which inputs of the
+    layer are live; where given, both ends of a unit decide, under one and the same sign.
     """
+    plus, minus = _unit_gaps(activation, rows_b, rows_a)
     scale_a, scale_b = free_scale(activation, rows_a), free_scale(activation, rows_b)
-    plus, minus = _either_sign(activation, rows_b / scale_b[:, None], rows_a / scale_a[:, None])
     if columns is not None:
-        # outgoing weights times value do not depend on the unit's scale
-        columns_a = (columns[0] * outgoing(activation, scale_a)).T
-        columns_b = (columns[1] * outgoing(activation, scale_b)).T
-        same = distances(columns_b, columns_a)
-        changes = is_signed(activation) and not is_even(activation)
-        plus, minus = plus + same, minus + (distances(columns_b, -columns_a) if changes else same)
+        *ends, live = columns
+        scale_a, end_a = _other_end(activation, rows_a, ends[0], live)
+        scale_b, end_b = _other_end(activation, rows_b, ends[1], live)
+        same, changed = gaps(end_b, end_a), is_signed(activation) and not is_even(activation)
+        plus, minus = plus + same, minus + (gaps(end_b, end_a, -1.0) if changed else same)
     unit = _assign(torch.minimum(plus, minus))
-    at = torch.arange(len(unit)), unit
-    sign = torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows_a.dtype)
-    return unit, outgoing(activation, sign * scale_b / scale_a[unit])
+    at = torch.arange(len(unit), device=unit.device), unit
+    return unit, torch.where(plus[at] <= minus[at], 1.0, -1.0).to(rows_a.dtype) * scale_b / scale_a[unit]
 
 
-def _either_sign(activation: Activation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances of all rows, and those after a change of sign where the activation allows one."""
-    plus = distances(a, b)
-    minus = distances(a, -b) if is_signed(activation) else plus
-    if is_even(activation):
-        plus = minus = torch.minimum(plus, minus)
-    return plus, minus
+def _unit_gaps(activation: Activation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Relative distances of all rows without free scales; and after a change of sign, where it is free."""
+    one, other = directions(a), directions(b)
+    if is_scaled(activation):
+        one, other = (one[0], one[1].sign()), (other[0], other[1].sign())
+    plus = gaps(one, other)
+    return plus, gaps(one, other, -1.0) if is_signed(activation) else plus
+
+
+def _other_end(
+    activation: Activation, rows: Tensor, columns: Tensor, live: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The units' free scales, and directions and sizes of their outgoing weights without them."""
+    scale = free_scale(activation, rows)
+    direction, size = directions(columns * outgoing(activation, scale)[:, None])
+    # the scale of a silent unit is known by its outgoing weights only: it makes their size 1
+    silent = ((rows[:, :-1] * live == 0).all(dim=1) & (rows[:, -1] == 0)) & (size > 0)
+    silent &= is_scaled(activation)
+    scale = torch.where(silent, scale * incoming(activation, 1 / size), scale)
+    return scale, (direction, torch.where(silent, 1.0, size))
 
 
 def _assign(cost: Tensor) -> Tensor:
@@ -226,7 +335,8 @@ def _assign(cost: Tensor) -> Tensor:
     nearest = cost.argmin(dim=1)
     if len(nearest.unique()) == len(nearest):
         return nearest  # every unit gets its nearest one, which no assignment beats
-    return torch.from_numpy(scipy.optimize.linear_sum_assignment(cost.numpy())[1])
+    finite = cost.nan_to_num(nan=8.0).cpu().numpy()  # weights that overflow: no distance exceeds 4
+    return torch.from_numpy(scipy.optimize.linear_sum_assignment(finite)[1]).to(cost.device)
 
 
 def nearest_signed_permutation(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
@@ -239,7 +349,7 @@ def nearest_signed_permutation(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n
         raise ValueError(f"matrix must be square, got shape {tuple(matrix.shape)}")
     if not torch.isfinite(matrix).all():
         raise ValueError("matrix must be finite, got NaN or infinity")
-    row, column = scipy.optimize.linear_sum_assignment(-matrix.abs().numpy())
+    row, column = scipy.optimize.linear_sum_assignment(-matrix.abs().cpu().numpy())
     nearest = torch.zeros_like(matrix)
     nearest[row, column] = torch.where(matrix[row, column] < 0, -1.0, 1.0).to(matrix.dtype)
     return nearest

@@ -141,19 +141,24 @@ def head_action(
     two formulas; for orthogonal ρ(g), ρ⁻ᵀ = ρ.  Equivariance is tested on random sequences of five
     tokens from ``generator`` (seed 0 if none is given).  Source: [B], multi-head attention (orthogonal ρ).
 
+    All is computed in float64 from the weights as they are.  The ``error`` of what is returned was computed
+    from the matched products, those of each head relative to its own, so that a large head hides no small
+    one.  Weights of lower precision, which were rounded, need a ``tolerance`` above their rounding.
+
     Raises TypeError for anything but a MultiHeadAttention and a Representation, ValueError if ρ does not
     fit, :class:`NotEquivariant` if the layer is not equivariant to ``tolerance``, and
-    :class:`NotIdentifiable` if, to ``tolerance``, a head is inactive (R_h = 0), two heads have the same
-    M_h, or no permutation of the heads fits.
+    :class:`NotIdentifiable` if, to ``tolerance``, a head is inactive (R_h = 0, beside its W_O,h and
+    W_V,h), two heads have the same M_h, or no permutation of the heads fits.
     """
     attention = _acted_on(attention, rho)
     _require_equivariant(attention, rho, tolerance, generator or torch.Generator().manual_seed(0))
     scores, values = attention.products()
-    _require_identifiable(scores, values, tolerance)
+    _require_identifiable(attention, tolerance)
     permutations, error = [], 0.0
-    matrices = rho.matrices.to(torch.float64)
+    matrices = rho.matrices.to(scores)
     for g, inverse in zip(matrices, torch.linalg.inv(matrices), strict=True):
-        image, cost = match_heads((inverse.T @ scores @ inverse, g @ values @ inverse), (scores, values))
+        moved = inverse.T @ scores @ inverse, g @ values @ inverse
+        image, cost = match_heads(moved, (scores, values), own_size=True)
         error = max(error, float(cost.gather(1, image[:, None]).max()))
         permutations.append(image)
     if not error <= tolerance:
@@ -177,21 +182,25 @@ def _require_equivariant(
     attention: MultiHeadAttention, rho: Representation, tolerance: float, generator: torch.Generator
 ) -> None:
     x = torch.randn(8, 5, attention.dim_in, generator=generator, dtype=torch.float64)
+    x = x.to(attention.query.device)
     violation, where = worst_violation(attention, rho, rho, x)
     if not violation <= tolerance:
         raise NotEquivariant(f"attention is not equivariant: off by {violation:.1e} at g = {cycles(where)}")
 
 
-def _require_identifiable(scores: Tensor, values: Tensor, tolerance: float) -> None:
-    sizes = values.norm(dim=(1, 2))
-    inactive = (sizes <= tolerance * sizes.max()).nonzero().flatten().tolist()
+def _require_identifiable(attention: MultiHeadAttention, tolerance: float) -> None:
+    scores, values = attention.products()
+    factors = attention.output.norm(dim=(1, 2)) * attention.value.norm(dim=(1, 2))
+    inactive = (values.norm(dim=(1, 2)) <= tolerance * factors).nonzero().flatten().tolist()
     if inactive:
         raise NotIdentifiable(
             f"attention has inactive heads {inactive}: R_h = 0, so their M_h is not determined"
         )
     distance = (scores[:, None] - scores[None]).flatten(2).norm(dim=-1)
     distance.fill_diagonal_(float("inf"))
-    if float(distance.min()) <= tolerance * float(scores.norm(dim=(1, 2)).max()):
+    size = scores.norm(dim=(1, 2))
+    distance -= tolerance * torch.maximum(size[:, None], size[None])
+    if float(distance.min()) <= 0:
         first, second = divmod(int(distance.argmin()), len(scores))
         raise NotIdentifiable(
             f"attention has heads {first} and {second} with the same M_h: only the sum of R_h is determined"
@@ -210,18 +219,18 @@ def match_heads(
 
     A head is given by one matrix of each kind, for instance (M, R).  Returns ``image`` and the distances
     ``cost[h, j]``: the Frobenius norms of the differences, each divided by the norm of the largest
-    product of its kind, or with ``own_size`` by that of ``moved`` head h, added up.  There is no bound on
-    the distance of a matched pair.
+    product of its kind, or with ``own_size`` by that of ``moved`` head h, added up, in float64.  There is
+    no bound on the distance of a matched pair.
     Raises ValueError if the lists do not have the same shapes or hold NaN or infinity.
     """
     _require_heads(moved, products)
     costs = []
     for m, p in zip(moved, products, strict=True):
-        m, p = m.flatten(1), p.flatten(1)
+        m, p = (heads.flatten(1).to(torch.float64) for heads in (m, p))
         size = m.norm(dim=1)[:, None] if own_size else p.norm(dim=1).max()
         costs.append((m[:, None] - p[None]).norm(dim=-1) / size.clamp_min(torch.finfo(p.dtype).tiny))
     cost = torch.stack(costs).sum(0)
-    return torch.from_numpy(scipy.optimize.linear_sum_assignment(cost.numpy())[1]), cost
+    return torch.from_numpy(scipy.optimize.linear_sum_assignment(cost.cpu().numpy())[1]), cost
 
 
 def _require_heads(moved: Sequence[Tensor], products: Sequence[Tensor]) -> None:

@@ -203,8 +203,9 @@ class DeepModel:
     ) -> list[FiniteAction]:
         """ρ_i(g) = k_i(g)⁻¹ for the unique k(g) with k(g)·θ = θ^g ([B], proof of Theorem 4.1).
 
-        Raises ValueError if some θ^g is not in the model (no adjunction), :class:`NotEquivariant` if
-        f(·; θ) is not equivariant, :class:`NotIdentifiable` if not exactly one k takes θ to θ^g.
+        Raises ValueError if the actions have different lengths or some θ^g is not in the model (no
+        adjunction), :class:`NotEquivariant` if f(·; θ) is not equivariant, :class:`NotIdentifiable` if not
+        exactly one k takes θ to θ^g.
         """
         if theta not in self:
             raise ValueError(f"theta must be a parameter of the model, got {theta}")

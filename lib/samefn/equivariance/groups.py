@@ -171,12 +171,15 @@ class Representation:
     """A homomorphism from a group to invertible matrices: ``matrices[i]`` stands for ``group.elements[i]``.
 
     ``matrices`` has shape (order, n, n) and a floating dtype.  ρ + σ is the direct sum, 3 * ρ is ρ + ρ + ρ.
+    With a ``centre`` c of shape (n,) it stands for the affine action x ↦ c + ρ(g)(x − c); every affine
+    action of a finite group is of this form (c is the mean of an orbit).
     Raises TypeError for other matrices, ValueError, naming the elements, unless the identity goes to I and
-    every product to the product, to 1e-8.
+    every product to the product, to 1e-8 or to 32 rounding units of their dtype.
     """
 
     group: Group
     matrices: Float[Tensor, "order n n"]
+    centre: Float[Tensor, "n"] | None = None
 
     def __post_init__(self) -> None:
         m = self.matrices
@@ -184,8 +187,10 @@ class Representation:
             raise TypeError("matrices must be a floating tensor")
         if m.dim() != 3 or m.shape[0] != len(self.group) or m.shape[1] != m.shape[2]:
             raise ValueError(f"matrices must have shape ({len(self.group)}, n, n), got {tuple(m.shape)}")
+        if self.centre is not None and self.centre.shape != m.shape[1:2]:
+            raise ValueError(f"centre must have shape ({m.shape[1]},), got {tuple(self.centre.shape)}")
         violation, g, h = self.violation()
-        if not violation <= 1e-8:
+        if not violation <= max(1e-8, 32 * torch.finfo(m.dtype).eps):
             raise ValueError(
                 "matrices must be a homomorphism, "
                 f"but at g = {cycles(g)}, h = {cycles(h)} it is off by {violation:.1e}"
@@ -197,7 +202,7 @@ class Representation:
         Generators g and all h are tried: that decides all pairs.
         """
         identity, m = self.group.elements[0], self.matrices
-        eye = torch.eye(self.dimension, dtype=m.dtype)
+        eye = torch.eye(self.dimension, dtype=m.dtype, device=m.device)
         worst = (float((m[0] - eye).abs().max()), identity, identity)
         norms = m.flatten(1).norm(dim=1)
         for g in self.group.generators:
@@ -215,6 +220,14 @@ class Representation:
     def __call__(self, element: Permutation) -> Float[Tensor, "n n"]:
         return self.matrices[self.group.index(element)]
 
+    def move(self, i: int, x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
+        """Rows x, moved by the element ``group.elements[i]``."""
+        matrix = self.matrices[i].to(x)
+        if self.centre is None:
+            return x @ matrix.T
+        centre = self.centre.to(x)
+        return (x - centre) @ matrix.T + centre
+
     def __add__(self, other: Representation) -> Representation:
         """The direct sum: acts on the concatenation of the spaces.  Raises ValueError for different
         groups.
@@ -223,8 +236,7 @@ class Representation:
             return NotImplemented
         if other.group != self.group:
             raise ValueError(f"a direct sum needs one group, got {self.group.name} and {other.group.name}")
-        pairs = zip(self.matrices, other.matrices, strict=True)
-        return Representation(self.group, torch.stack([torch.block_diag(a, b) for a, b in pairs]))
+        return _direct_sum([self, other])
 
     def __rmul__(self, count: int) -> Representation:
         """The direct sum of ``count`` copies.  Raises ValueError unless ``count`` ≥ 1."""
@@ -232,15 +244,32 @@ class Representation:
             return NotImplemented
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}")
-        return Representation(
-            self.group, torch.stack([torch.block_diag(*[m] * count) for m in self.matrices])
-        )
+        return _direct_sum([self] * count)
+
+
+def _direct_sum(parts: Sequence[Representation]) -> Representation:
+    blocks = zip(*(rho.matrices for rho in parts), strict=True)
+    centre = None
+    if any(rho.centre is not None for rho in parts):
+        zeros = (rho.matrices.new_zeros(rho.dimension) for rho in parts)
+        centre = torch.cat([z if r.centre is None else r.centre for r, z in zip(parts, zeros, strict=True)])
+    return Representation(parts[0].group, torch.stack([torch.block_diag(*some) for some in blocks]), centre)
 
 
 def representation(group: Group, generators: Mapping[Permutation, Float[Tensor, "n n"]]) -> Representation:
     """The representation with given matrices for the group's generators, multiplied out.
 
     Raises ValueError if a generator is missing or the matrices do not satisfy the group's relations.
+    """
+    return Representation(group, multiplied_out(group, generators))
+
+
+def multiplied_out(
+    group: Group, generators: Mapping[Permutation, Float[Tensor, "n n"]]
+) -> Float[Tensor, "order n n"]:
+    """A matrix for each element, as a product of matrices for generators; no homomorphism yet.
+
+    Raises ValueError if a generator is missing.
     """
     missing = [g for g in group.generators if g not in generators]
     if missing:
@@ -249,7 +278,7 @@ def representation(group: Group, generators: Mapping[Permutation, Float[Tensor, 
             f"missing {', '.join(map(cycles, missing))}"
         )
     first = generators[group.generators[0]]
-    found = {0: torch.eye(len(first), dtype=first.dtype)}
+    found = {0: torch.eye(len(first), dtype=first.dtype, device=first.device)}
     frontier = [0]
     while frontier:
         h = frontier.pop()
@@ -258,7 +287,7 @@ def representation(group: Group, generators: Mapping[Permutation, Float[Tensor, 
             if product not in found:
                 found[product] = generators[g] @ found[h]
                 frontier.append(product)
-    return Representation(group, torch.stack([found[i] for i in range(len(group))]))
+    return torch.stack([found[i] for i in range(len(group))])
 
 
 def trivial(group: Group, n: int = 1) -> Representation:
@@ -272,17 +301,27 @@ def permutation_representation(group: Group) -> Representation:
     return Representation(group, torch.nn.functional.one_hot(images, images.shape[1]).mT.to(torch.float64))
 
 
-def on_images(group: Group, size: int) -> Representation:
-    """C_2 (left-right mirror), C_4 (quarter turns) or D_4 (both) on images of size × size pixels, flattened.
+def on_images(group: Group, size: int | tuple[int, int]) -> Representation:
+    """C_2 (left-right mirror), C_4 (quarter turns) or D_4 (both) on images of one channel, flattened.
 
-    Generators act by ``torch.rot90`` and ``torch.fliplr``.  Raises ValueError for any other group.
+    ``size`` is (height, width), or one number for both.  Generators act by ``torch.rot90`` and
+    ``torch.fliplr``.  Raises ValueError for any other group, for sizes that are no integers of at least 1,
+    and for quarter turns of images that are not square.
     """
-    basis = torch.eye(size * size, dtype=torch.float64).view(-1, size, size)
-    turn = torch.rot90(basis, dims=(1, 2)).reshape(size * size, -1).T
-    mirror = torch.flip(basis, dims=(2,)).reshape(size * size, -1).T
-    actions = {"C2": (mirror,), "C4": (turn,), "D4": (turn, mirror)}
-    if group.name not in actions:
+    sides = size if isinstance(size, tuple) else (size, size)
+    if len(sides) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sides):
+        raise ValueError(f"size must be one or two integers of at least 1, got {size}")
+    if group.name not in ("C2", "C4", "D4"):
         raise ValueError(f"group must be C2, C4 or D4, got {group.name}")
+    height, width = sides
+    if height != width and group.name != "C2":
+        raise ValueError(
+            f"size must be square for {group.name}, whose quarter turns swap the sides, got {size}"
+        )
+    basis = torch.eye(height * width, dtype=torch.float64).view(-1, height, width)
+    turn = torch.rot90(basis, dims=(1, 2)).reshape(height * width, -1).T
+    mirror = torch.flip(basis, dims=(2,)).reshape(height * width, -1).T
+    actions = {"C2": (mirror,), "C4": (turn,), "D4": (turn, mirror)}
     return representation(group, dict(zip(group.generators, actions[group.name], strict=True)))
 
 
@@ -297,10 +336,10 @@ def reynolds(
         raise ValueError(
             f"rho_in and rho_out must belong to one group, got {rho_in.group.name} and {rho_out.group.name}"
         )
-    inverses = torch.linalg.inv(rho_out.matrices)
+    group = rho_in.group
+    back = [group.index(group.inverse(g)) for g in group.elements]
 
     def average(x: Tensor) -> Tensor:
-        moved = zip(rho_in.matrices, inverses, strict=True)
-        return torch.stack([f(x @ a.T) @ b.T for a, b in moved]).mean(0)
+        return torch.stack([rho_out.move(j, f(rho_in.move(i, x))) for i, j in enumerate(back)]).mean(0)
 
     return average

@@ -1,4 +1,7 @@
-"""Images as flat vectors and as tokens, and what a mirror does to them."""
+"""Images as flat vectors and as tokens, and what a mirror does to them.
+
+Everywhere channels come first, as in torch; no shape tells that the channels of an image came last.
+"""
 
 from __future__ import annotations
 

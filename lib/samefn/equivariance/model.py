@@ -59,7 +59,8 @@ def mlp_layers(network: DeepMLP) -> list[LayerMap]:
 
 def mlp_symmetry(symmetry: Symmetry) -> list[LayerMap]:
     """k_0, …, k_L as functions, the identity at the ends."""
-    return [identity, *(lambda y, m=m: y @ m.T for m in symmetry.matrices()), identity]
+    moves = zip(symmetry.matrices(), symmetry.shifts, strict=True)
+    return [identity, *(lambda y, m=m, shift=shift: y @ m.T + shift for m, shift in moves), identity]
 
 
 def attention_layers(attention: MultiHeadAttention) -> list[LayerMap]:

@@ -1,24 +1,24 @@
 """What is redundant in a network, and the three moves that remove it: drop, fold, merge ([B], Definition 3).
 
 A unit is *inactive* if it has no outgoing weight, *constant* if it has no incoming weight, and a *clone*
-of another one if their rows are equal up to what the activation allows.
+of another one if their rows are equal up to what the activation allows.  Each move writes the values of a
+layer as y = α ỹ + s with one value less, and the next layer reads them by W α and b + W s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..activations import Activation
 from ..networks import DeepMLP, Layers
-from .units import clones, free_scale, incoming, outgoing
+from .units import CHUNK, directions, distances, free_scale, incoming, is_signed, outgoing, ratio, sizes
 
-Clones = dict[int, tuple[int, float]]  # a unit, the one that it is a clone of, and by what its value differs
-
-NOTHING = 1e-12  # weights smaller than this beside the others of their layer count as zero
+Clones = Mapping[int, tuple[int, float]]  # a unit, the one that it is a clone of, and the factor of its value
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +35,7 @@ def drop(network: DeepMLP, layer: int, unit: int) -> Move:
 
     Raises ValueError if there is no such layer or unit, or no other unit in it.
     """
-    _require_unit(network, layer, unit)
-    return _moved(network, *_dropped(network.layers, layer - 1, [unit]))
+    return _moved(network, layer, unit)
 
 
 def fold(network: DeepMLP, layer: int, unit: int) -> Move:
@@ -45,29 +44,36 @@ def fold(network: DeepMLP, layer: int, unit: int) -> Move:
 
     Raises as :func:`drop` does.
     """
-    _require_unit(network, layer, unit)
-    return _moved(network, *_dropped(_folded(network.layers, layer - 1, [unit]), layer - 1, [unit]))
+    return _moved(network, layer, unit, constant=[unit])
 
 
 def merge(
     network: DeepMLP, layer: int, unit: int, into: int, factor: float = 1.0, *, share: float = 1.0
 ) -> Move:
-    """Leave out ``unit``, a clone of ``into`` with ``factor`` times its value, and add up the outgoing
-    weights.
+    """Leave out ``unit``, a clone of ``into`` with ``factor`` times its value (about the activation's
+    centre), and add up the outgoing weights.
 
     α copies and α* averages.  ``share`` is what the sum is multiplied by: 1, unless a control wants it
     wrong.  Raises as :func:`drop` does, and for ``unit`` = ``into``.
     """
-    _require_unit(network, layer, unit)
-    _require_unit(network, layer, into)
+    for one in (unit, into):
+        _require_unit(network, layer, one)
     if unit == into:
         raise ValueError(f"unit and into must differ, got {unit} for both")
-    merged = _merged(network.layers, layer - 1, {unit: (into, factor)})
-    weight = merged.weights[layer].clone()
-    weight[:, into] *= share
-    smaller, include = _dropped(merged.replaced(layer, weight), layer - 1, [unit])
-    include[unit, into - (into > unit)] = factor
-    return _moved(network, smaller, include)
+    move = _moved(network, layer, unit, cloned={unit: (into, factor)})
+    layers = move.network.layers
+    weight = layers.weights[layer].clone()
+    weight[:, into - (into > unit)] *= share
+    return replace(move, network=network.rebuilt(layers.replaced(layer, weight)))
+
+
+def _moved(
+    network: DeepMLP, layer: int, unit: int, constant: Sequence[int] = (), cloned: Clones | None = None
+) -> Move:
+    _require_unit(network, layer, unit)
+    kept, include, shift = _substitution(network.layers, layer - 1, [unit], constant, cloned or {})
+    smaller = _read(network.layers, layer - 1, kept, include, shift)
+    return Move(network.rebuilt(smaller), include, averaging(include))
 
 
 def _require_unit(network: DeepMLP, layer: int, unit: int) -> None:
@@ -80,39 +86,36 @@ def _require_unit(network: DeepMLP, layer: int, unit: int) -> None:
         raise ValueError(f"layer {layer} has one unit only, which must stay")
 
 
-def _moved(network: DeepMLP, smaller: Layers, include: Tensor) -> Move:
-    return Move(network.rebuilt(smaller), include, averaging(include))
-
-
 def averaging(include: Float[Tensor, "n small"]) -> Float[Tensor, "small n"]:
     """α* that averages over the copies that α makes, each divided by its factor: α*α = id."""
     return torch.where(include != 0, 1 / (include * (include != 0).sum(0)), 0.0).T
 
 
-def _dropped(layers: Layers, i: int, units: Sequence[int]) -> tuple[Layers, Tensor]:
-    """The layers without some units of hidden layer i (from 0), and α, which puts zeros in their place."""
-    kept = [j for j in range(layers.widths[i]) if j not in set(units)]
-    smaller = layers.replaced(i, layers.weights[i][kept], layers.biases[i][kept])
-    include = torch.eye(layers.widths[i], dtype=torch.float64)[:, kept]
-    return smaller.replaced(i + 1, layers.weights[i + 1][:, kept]), include
+def _substitution(
+    layers: Layers, i: int, gone: Sequence[int], constant: Sequence[int], cloned: Clones
+) -> tuple[list[int], Tensor, Tensor]:
+    """The units of hidden layer i (from 0) that are kept, α and s.
 
-
-def _folded(layers: Layers, i: int, units: Sequence[int]) -> Layers:
-    """The values of constant units added to the next bias, and their outgoing weights set to zero."""
-    values = layers.activations[i](layers.biases[i][list(units)])
-    weight = layers.weights[i + 1].clone()
-    bias = layers.biases[i + 1] + weight[:, list(units)] @ values
-    weight[:, list(units)] = 0
-    return layers.replaced(i + 1, weight, bias)
-
-
-def _merged(layers: Layers, i: int, cloned: Clones) -> Layers:
-    """The outgoing weights of clones added to those of the units that they are clones of."""
-    weight = layers.weights[i + 1].clone()
+    Of those that are gone, clones become their unit's value times a factor, constant ones what they are,
+    and the others 0, which nobody should read.
+    """
+    width, activation = layers.widths[i], layers.activations[i]
+    include = torch.eye(width, dtype=torch.float64, device=layers.weights[i].device)
+    include[list(gone)] = 0
+    shift = include.new_zeros(width)
+    shift[list(constant)] = activation(layers.biases[i][list(constant)])
     for unit, (into, factor) in cloned.items():
-        weight[:, into] += factor * weight[:, unit]
-        weight[:, unit] = 0
-    return layers.replaced(i + 1, weight)
+        include[unit, into] = factor
+        shift[unit] = (1 - factor) * activation.centre[1]
+    kept = [j for j in range(width) if j not in set(gone)]
+    return kept, include[:, kept], shift
+
+
+def _read(layers: Layers, i: int, kept: Sequence[int], include: Tensor, shift: Tensor) -> Layers:
+    """The layers where hidden layer i has the units ``kept``, and the next one reads α ỹ + s."""
+    smaller = layers.replaced(i, layers.weights[i][kept], layers.biases[i][kept])
+    after = layers.weights[i + 1]
+    return smaller.replaced(i + 1, after @ include, layers.biases[i + 1] + after @ shift)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -124,79 +127,106 @@ class Reduced:
     """A network and the smaller one, with the same function, that :func:`reduce` found in it.
 
     ``include[i]`` is α and ``project[i]`` is α*, matrices between the values of hidden layer i of
-    the small and the large network; α* α is the identity.  ``removed`` says what went and why.
+    the small and the large network, measured from the centre of the activation (0; ½ for the sigmoid and
+    3 for ReLU6); α* α is the identity.  ``removed`` says what went and why, and ``error`` bounds the
+    change: see :func:`reduce`.
     """
 
     network: DeepMLP
     include: tuple[Float[Tensor, "_ _"], ...]
     project: tuple[Float[Tensor, "_ _"], ...]
     removed: tuple[str, ...]
+    error: float = 0.0
 
     def embed(self) -> DeepMLP:
         """β: the large network with layers α_i f̃_i(α*_{i-1} y), inactive units off and clones in step."""
         layers = self.network.layers
         for i, (alpha, star) in enumerate(zip(self.include, self.project, strict=True)):
-            scale = incoming(layers.activations[i], alpha.sum(1))
-            unit = alpha.abs().argmax(dim=1)
-            layers = layers.replaced(
-                i, layers.weights[i][unit] * scale[:, None], layers.biases[i][unit] * scale
-            )
-            layers = layers.replaced(i + 1, layers.weights[i + 1] @ star)
+            (p, q), after = layers.activations[i].centre, layers.weights[i + 1]
+            scale, unit = incoming(layers.activations[i], alpha.sum(1)), alpha.abs().argmax(dim=1)
+            bias = layers.biases[i][unit] * scale + (1 - scale) * p
+            layers = layers.replaced(i, layers.weights[i][unit] * scale[:, None], bias)
+            bias = layers.biases[i + 1] + q * (after.sum(1) - (after @ star).sum(1))
+            layers = layers.replaced(i + 1, after @ star, bias)
         return self.network.rebuilt(layers)
 
 
-def reduce(network: DeepMLP) -> Reduced:
+def reduce(network: DeepMLP, *, tolerance: float | None = None) -> Reduced:
     """Remove inactive, constant and cloned units until none is left.
 
     *Inactive*: no outgoing weight; dropped.  *Constant*: no incoming weight; its value goes into the
     next bias.  *Cloned*: the incoming weights and bias equal another unit's up to what the activation
     allows; the outgoing weights are added up.  A layer keeps one unit, off, even where it needs none.
-    Weights count as zero below 1e-12 of the largest of their layer, units as equal within 1e-8 of
-    their weights.  Raises TypeError for anything but a DeepMLP.  Source: [B], Definition 3, for
-    multilayer perceptrons; for tanh and one hidden layer what is left is irreducible in the sense
-    of Sussmann (1992).
+
+    Numbers are compared one by one, to ``tolerance`` relative to themselves, or to the sizes of all that
+    was added up in them.  No other weight decides, and no scale: so a weight counts as zero if it is 0 or
+    a sum that cancels.  The default is 32 rounding units of the network's dtype.  What is returned has the
+    function of weights that differ from the given ones by at most the computed ``error``, relative in this
+    sense.
+
+    Raises TypeError for anything but a DeepMLP, ValueError unless 0 ≤ ``tolerance`` < 1, or if a sum of
+    weights overflows.  Source: [B], Definition 3, for multilayer perceptrons; for tanh and one hidden
+    layer what is left is irreducible in the sense of Sussmann (1992).
     """
     if not isinstance(network, DeepMLP):
         raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
-    state = _Reduction(network.layers)
+    if tolerance is None:
+        tolerance = 32 * torch.finfo(network.weights[0].dtype).eps
+    if not 0 <= tolerance < 1:
+        raise ValueError(f"tolerance must be at least 0 and below 1, got {tolerance}")
+    state = _Reduction(network.layers, tolerance)
     while any([state.shrink(i) for i in range(len(network.widths))]):
         pass
+    small = network.rebuilt(state.layers)
+    triples = [
+        (small.layers.rows(i), state.layers.rows(i), state.terms.rows(i)) for i in range(len(small.weights))
+    ]
+    rounding = max(float(ratio((a - b).abs(), sums).max()) for a, b, sums in triples)
     project = tuple(averaging(alpha) for alpha in state.include)
-    return Reduced(network.rebuilt(state.layers), tuple(state.include), project, tuple(state.removed))
+    return Reduced(small, tuple(state.include), project, tuple(state.removed), max(state.error, rounding))
 
 
 @dataclass
 class _Reduction:
-    """A network on its way: its layers, the α so far, the units' first names, and what was removed."""
+    """A network on its way: its layers, the α so far, the units' first names, and what was removed.
+
+    ``terms`` holds, for each weight and bias, the sum of the sizes of what was added up in it.
+    """
 
     layers: Layers
+    tolerance: float
+    terms: Layers = field(init=False)
     include: list[Tensor] = field(init=False)
     names: list[list[int]] = field(init=False)
     removed: list[str] = field(default_factory=list)
+    error: float = 0.0
 
     def __post_init__(self) -> None:
-        self.include = [torch.eye(n, dtype=torch.float64) for n in self.layers.widths]
+        weights, biases = self.layers.weights, self.layers.biases
+        self.terms = replace(
+            self.layers, weights=tuple(w.abs() for w in weights), biases=tuple(b.abs() for b in biases)
+        )
+        self.include = [torch.eye(len(w), dtype=w.dtype, device=w.device) for w in weights[:-1]]
         self.names = [list(range(n)) for n in self.layers.widths]
 
     def shrink(self, i: int) -> bool:
         """Fold, drop and merge what is redundant in hidden layer i (from 0); whether there was anything."""
-        if _is_off(self.layers, i):
-            return False
-        constant, inactive, cloned = _redundant(self.layers, i)
-        self._note(i, constant, inactive, cloned)
+        constant, inactive, cloned = self._redundant(i)
         gone = {*constant, *inactive, *cloned}
-        if not gone:
+        if not gone or self._is_off(i):
             return False
-        layers = _merged(_folded(self.layers, i, constant), i, cloned)
-        if len(gone) == layers.widths[i]:  # one unit stays, and is switched off
+        self._note(i, constant, inactive, cloned)
+        ends = len(gone) == self.layers.widths[i]
+        if ends:  # one unit stays, and is switched off
             gone.remove(0)
-            layers = _switched_off(layers, i, 0)
-        self.layers, include = _dropped(layers, i, sorted(gone))
-        place = {unit: small for small, unit in enumerate(u for u in range(len(include)) if u not in gone)}
-        for unit, (into, factor) in cloned.items():
-            include[unit, place[into]] = factor
+        kept, include, shift = _substitution(self.layers, i, sorted(gone), constant, cloned)
+        self.layers = _read(self.layers, i, kept, include, shift)
+        self.terms = _read(self.terms, i, kept, include.abs(), shift.abs())
+        if ends:
+            self._switch_off(i)
+        self._cancel(i + 1)
         self.include[i] = self.include[i] @ include
-        self.names[i] = [self.names[i][unit] for unit in place]
+        self.names[i] = [self.names[i][unit] for unit in kept]
         return True
 
     def _note(self, i: int, constant: Sequence[int], inactive: Sequence[int], cloned: Clones) -> None:
@@ -205,36 +235,77 @@ class _Reduction:
         self.removed += [f"{layer} {names[j]}: inactive" for j in inactive]
         self.removed += [f"{layer} {names[j]}: clone of unit {names[k]}" for j, (k, _) in cloned.items()]
 
+    def _redundant(self, i: int) -> tuple[list[int], list[int], Clones]:
+        """The constant, the inactive and the cloned units of hidden layer i (from 0), each unit once."""
+        layers, activation = self.layers, self.layers.activations[i]
+        constant = (layers.weights[i] == 0).all(dim=1)
+        inactive = (layers.weights[i + 1] == 0).all(dim=0) & ~constant
+        live = (~(constant | inactive)).nonzero().flatten()
+        about = torch.zeros_like(layers.rows(i)[live])
+        about[:, -1] = activation.centre[0]
+        rows, sums = layers.rows(i)[live] - about, self.terms.rows(i)[live] + about.abs()
+        cloned: dict[int, tuple[int, float]] = {}
+        for j, k, factor, error in _alike(activation, rows, sums, self.tolerance):
+            unit, into = int(live[j]), int(live[k])
+            if unit not in cloned and into not in cloned:
+                cloned[unit] = into, factor
+                self.error = max(self.error, error)
+        return constant.nonzero().flatten().tolist(), inactive.nonzero().flatten().tolist(), cloned
 
-def _redundant(layers: Layers, i: int) -> tuple[list[int], list[int], Clones]:
-    """The constant, the inactive and the cloned units of hidden layer i (from 0), each unit once."""
-    activation, rows = layers.activations[i], layers.rows(i)
-    # scales that the activation allows must not decide what counts as small
-    scale = free_scale(activation, rows)
-    read = (layers.weights[i] / scale[:, None]).norm(dim=1)
-    written = (layers.weights[i + 1] * outgoing(activation, scale)).norm(dim=0)
-    constant = read <= NOTHING * read.max()
-    inactive = (written <= NOTHING * written.max()) & ~constant
-    live = (~(constant | inactive)).nonzero().flatten()
-    first, factor = clones(activation, rows[live])
-    pairs = zip(live.tolist(), live[first].tolist(), factor.tolist(), strict=True)
-    cloned: Clones = {}
-    for unit, into, by in pairs:
-        if into in cloned:  # a clone of a clone, though too far from the first
-            into, further = cloned[into]
-            by *= further
-        if unit != into:
-            cloned[unit] = into, by
-    return constant.nonzero().flatten().tolist(), inactive.nonzero().flatten().tolist(), cloned
+    def _cancel(self, i: int) -> None:
+        """What cancels to rounding is 0: weights and biases of layer i (from 0)."""
+        rows, sums = self.layers.rows(i), self.terms.rows(i)
+        share = ratio(rows.abs(), sums)
+        cancelled = share <= self.tolerance
+        self.error = max(self.error, float(torch.where(cancelled, share, 0.0).max()))
+        rows = torch.where(cancelled, 0.0, rows)
+        self.layers = self.layers.replaced(i, rows[:, :-1], rows[:, -1])
+
+    def _is_off(self, i: int) -> bool:
+        """Whether hidden layer i has one unit, and that one is off: nothing read, nothing written."""
+        weights = self.layers.weights[i], self.layers.weights[i + 1]
+        bias = self.layers.biases[i] - self.layers.activations[i].centre[0]
+        return self.layers.widths[i] == 1 and not any(bool(part.any()) for part in (*weights, bias))
+
+    def _switch_off(self, i: int) -> None:
+        """The only unit of hidden layer i reads nothing, has the value of the centre, and nobody reads it."""
+        weights, bias = (
+            self.layers.weights,
+            torch.full_like(self.layers.biases[i], self.layers.activations[i].centre[0]),
+        )
+        layers = self.layers.replaced(i, torch.zeros_like(weights[i]), bias)
+        self.layers = layers.replaced(i + 1, torch.zeros_like(weights[i + 1]))
 
 
-def _is_off(layers: Layers, i: int) -> bool:
-    """Whether hidden layer i has one unit, and that one is off: nothing read, nothing written."""
-    parts = layers.rows(i), layers.weights[i + 1]
-    return layers.widths[i] == 1 and not any(bool(part.any()) for part in parts)
+def _alike(
+    activation: Activation, rows: Tensor, sums: Tensor, tolerance: float
+) -> Iterator[tuple[int, int, float, float]]:
+    """All units j > k of which one is a clone of the other, by what their values differ, and the error.
+
+    Every number of row j is to be that of row k times a scale that the activation allows, up to
+    ``tolerance`` of ``sums``.  In order of j, then k.
+    """
+    (direction, size), scale = directions(rows), free_scale(activation, rows)
+    reach = 4 * tolerance * sizes(sums) / size  # rows further apart than this differ in some number
+    reach = reach[:, None] + reach
+    near = distances(direction, direction) <= reach
+    if is_signed(activation):
+        near |= distances(direction, -direction) <= reach
+    for pairs in near.tril(-1).nonzero().split(CHUNK):
+        j, k = pairs.T
+        by = (scale[j] / scale[k])[:, None]
+        errors = _row_errors(rows, sums, j, k, by)
+        if is_signed(activation):
+            turned = _row_errors(rows, sums, j, k, -by)
+            by, errors = (
+                torch.where(turned < errors, -by[:, 0], by[:, 0])[:, None],
+                torch.minimum(turned, errors),
+            )
+        factor = outgoing(activation, by[:, 0])
+        fits = errors <= tolerance
+        yield from zip(*(t[fits].tolist() for t in (j, k, factor, errors)), strict=True)
 
 
-def _switched_off(layers: Layers, i: int, unit: int) -> Layers:
-    rows, weight = layers.rows(i).clone(), layers.weights[i + 1].clone()
-    rows[unit], weight[:, unit] = 0, 0
-    return layers.replaced(i, rows[:, :-1], rows[:, -1]).replaced(i + 1, weight)
+def _row_errors(rows: Tensor, sums: Tensor, j: Tensor, k: Tensor, by: Tensor) -> Tensor:
+    """The largest error of a number in row_j = by · row_k, relative to the sums in it."""
+    return ratio((rows[j] - by * rows[k]).abs(), sums[j] + by.abs() * sums[k]).amax(dim=1)

@@ -1,20 +1,38 @@
-"""When two units are one: what an activation lets pass through, distances up to it, and clones.
+"""When two units are one: what an activation lets pass through, and how far units are from each other.
 
-A unit's *row* is its incoming weights with its bias.  An activation may allow a factor on it, which comes
-out as a factor on the unit's value: a sign for odd activations, a positive factor for ReLU, any nonzero
-one for monomials.  These are the groups K_i of [B], Definition 1, apart from exchanging units.
+A unit's *row* is its incoming weights with its bias.  What an activation allows is a factor on the row that
+comes out as a factor on the unit's value, both measured from the point (p, q) about which the graph of σ is
+symmetric: σ(p + s z) − q = f (σ(p + z) − q).  For odd activations s is a sign and (p, q) = 0; the sigmoid
+has (0, ½) and ReLU6 (3, 3), so that their units may be *reflected*, y ↦ 2q − y; ReLU has s > 0 and a
+monomial s ≠ 0, about 0.  These are the groups K_i of [B], Definition 1, apart from exchanging units.
 """
 
 from __future__ import annotations
 
+import sympy
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation
+from ..networks import Layers
 
-SAME = 1e-8  # units closer than this, relative to their rows, are one
 CHUNK = 4096  # pairs of rows whose difference is formed at once
+
+
+def same_function(a: Activation, b: Activation) -> bool:
+    """Whether two activations are one function, whatever their names.
+
+    Their SymPy expressions decide, and values from 2⁻²⁰ to 2²⁰, since numbers in expressions are rounded.
+    """
+    if a.function is b.function:
+        return True
+    z = sympy.Symbol("z", real=True)
+    points = torch.exp2(torch.arange(-20.0, 21.0, dtype=torch.float64))
+    points = torch.cat([points, -points])
+    return bool(a.expression(z) == b.expression(z)) and torch.allclose(
+        a(points), b(points), rtol=1e-14, atol=0
+    )
 
 
 def is_even(activation: Activation) -> bool:
@@ -24,8 +42,13 @@ def is_even(activation: Activation) -> bool:
 
 
 def is_signed(activation: Activation) -> bool:
-    """Whether rows that differ by a sign count as one unit, up to a factor."""
-    return activation.symmetry in ("sign", "nonzero scaling") or is_even(activation)
+    """Whether rows that differ by a sign, about the centre, count as one unit up to a factor."""
+    return activation.symmetry in ("sign", "reflection", "nonzero scaling") or is_even(activation)
+
+
+def is_scaled(activation: Activation) -> bool:
+    """Whether rows that differ by a positive factor count as one unit up to a factor."""
+    return activation.symmetry in ("positive scaling", "nonzero scaling")
 
 
 def incoming(activation: Activation, factors: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -33,7 +56,7 @@ def incoming(activation: Activation, factors: Float[Tensor, "n"]) -> Float[Tenso
     return factors if activation.degree is None else _power(factors, 1 / activation.degree)
 
 
-def outgoing(activation: Activation, scale: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+def outgoing(activation: Activation, scale: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """What the unit's value is multiplied by, where its incoming weights are multiplied by ``scale``."""
     if is_even(activation):
         scale = scale.abs()
@@ -44,11 +67,46 @@ def _power(scale: Tensor, exponent: float) -> Tensor:
     return scale.sign() * scale.abs() ** exponent
 
 
+def about_centres(layers: Layers, sign: int = 1) -> Layers:
+    """The same layers for inputs z − p and values y − q of the units: what is allowed is linear there.
+
+    With ``sign`` −1, back again.
+    """
+    for i, activation in enumerate(layers.activations):
+        p, q = activation.centre
+        if p or q:
+            layers = layers.replaced(i, layers.weights[i], layers.biases[i] - sign * p)
+            after = layers.weights[i + 1]
+            layers = layers.replaced(i + 1, after, layers.biases[i + 1] + sign * q * after.sum(1))
+    return layers
+
+
+# ---------------------------------------------------------------------------------------------
+# Rows: sizes and distances, for numbers of any size
+
+
+def sizes(rows: Float[Tensor, "n k"]) -> Float[Tensor, "n"]:
+    """The Euclidean norm of each row, without overflow of squares."""
+    largest = rows.abs().amax(dim=1)
+    largest = torch.where(largest > 0, largest, 1.0)
+    return largest * (rows / largest[:, None]).norm(dim=1)
+
+
+def directions(rows: Float[Tensor, "n k"]) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n"]]:
+    """Each row divided by its size (a zero row stays zero), and the sizes."""
+    size = sizes(rows)
+    return rows / torch.where(size > 0, size, 1.0)[:, None], size
+
+
 def free_scale(activation: Activation, rows: Float[Tensor, "n k"]) -> Float[Tensor, "n"]:
-    """The scale of each row that the activation allows to divide out: its norm, or 1 where it allows none."""
-    norm = rows.norm(dim=1)
-    free = activation.symmetry in ("positive scaling", "nonzero scaling")
-    return torch.where(norm > 0, norm, 1.0) if free else torch.ones_like(norm)
+    """The scale of each row that the activation allows to divide out: its size, or 1 where it allows none.
+
+    The columns are summed up in order of size, so that their order and signs do not show in the rounding.
+    """
+    if not is_scaled(activation):
+        return rows.new_ones(len(rows))
+    size = sizes(rows.abs().sort(dim=1).values)
+    return torch.where(size > 0, size, 1.0)
 
 
 def distances(a: Float[Tensor, "n k"], b: Float[Tensor, "m k"]) -> Float[Tensor, "n m"]:
@@ -63,23 +121,23 @@ def distances(a: Float[Tensor, "n k"], b: Float[Tensor, "m k"]) -> Float[Tensor,
     return distance
 
 
-def same_units(
-    activation: Activation, rows: Float[Tensor, "n k"]
-) -> tuple[Bool[Tensor, "n n"], Bool[Tensor, "n n"]]:
-    """Which units are one, by their rows with the free scale divided out: with one sign, and with either."""
-    normal = rows / free_scale(activation, rows)[:, None]
-    size = normal.norm(dim=1)
-    near = SAME * torch.maximum(size[:, None], size[None, :])
-    plus = distances(normal, normal) <= near
-    return plus, plus | (distances(normal, -normal) <= near) if is_signed(activation) else plus
+def gaps(
+    a: tuple[Float[Tensor, "n k"], Float[Tensor, "n"]],
+    b: tuple[Float[Tensor, "m k"], Float[Tensor, "m"]],
+    sign: float = 1.0,
+) -> Float[Tensor, "n m"]:
+    """Distances of all rows a_i from all rows ± b_j, each relative to the longer of the two: from 0 to 2.
+
+    Rows are given by their :func:`directions` and sizes.
+    """
+    (u, r), (v, s) = a, b
+    longer = torch.maximum(r[:, None], s[None])
+    ratio = torch.where(longer > 0, torch.minimum(r[:, None], s[None]) / longer, 1.0)
+    # ‖u − tv‖² = (1 − t)² + t‖u − v‖² for unit vectors
+    return ((1 - ratio) ** 2 + ratio * distances(u, sign * v) ** 2).sqrt()
 
 
-def clones(activation: Activation, rows: Float[Tensor, "n k"]) -> tuple[Int[Tensor, "n"], Float[Tensor, "n"]]:
-    """The first clone of each unit, and the factor between their values."""
-    if len(rows) == 0:
-        return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=rows.dtype)
-    plus, either = same_units(activation, rows)
-    first = either.to(torch.int8).argmax(dim=1)
-    sign = torch.where(plus[torch.arange(len(rows)), first], 1.0, -1.0).to(rows.dtype)
-    scale = free_scale(activation, rows)
-    return first, outgoing(activation, sign * scale / scale[first])
+def ratio(a: Float[Tensor, "*n"], b: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """a/b for a, b ≥ 0, where 0/0 = 0; infinite where it is no number, or b overflowed."""
+    known = a.isfinite() & b.isfinite()
+    return torch.where(known, torch.where(a == 0, 0.0, a / b), torch.inf)
