@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+import scipy.linalg
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -280,11 +281,11 @@ def _by_rank(residual: Residual, rule: Rule) -> Absorption:
     if m >= len(whole):
         down, up = torch.eye(len(whole), m, dtype=torch.float64), pad(whole, (0, 0, 0, m - len(whole)))
     else:
-        values, rows = torch.linalg.svd(whole)[1:]
-        margin = scaled.unscaled(float(values[m]) - SAFETY * scaled.rounding())
-        if margin > 0:
+        beyond = float(torch.linalg.svdvals(whole)[m]) - SAFETY * scaled.rounding()
+        if beyond > 0 and (margin := scaled.unscaled(beyond)) > 0:
             return Absorption(False, rule.reason, margin=margin)
-        down, up = whole @ rows[:m].T, rows[:m]
+        up = whole[scipy.linalg.qr(whole.numpy().T, mode="r", pivoting=True)[1][:m]]
+        down = whole @ torch.linalg.pinv(up, rtol=64 * EPS)
     weights = {"down": ldexp(down, scaled.exponent), "up": up[:, : exact.dim_in].clone()}
     if exact.block.up_bias is not None:
         weights["up_bias"] = pad(up[:, exact.dim_in :], (0, 1))[:, 0].clone()

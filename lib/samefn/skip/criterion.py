@@ -24,7 +24,7 @@ from torch import Tensor
 from ..networks import MLP, GatedMLP, Residual
 
 EPS = 2.0**-52
-RANGE = 2.0**-450  # entries this small beside the largest would underflow when multiplied
+RANGE = 2.0**-450  # what factors are of the root of the largest product; products of less would underflow
 BOX = 200_000  # entries of the rank-one matrices up to which the best coefficients in [0, 1] are sought
 HALVED = 40  # units up to which all sets are searched, as two halves of 2^20
 CANDIDATES = 2**16  # sets within the window that such a search looks at
@@ -139,6 +139,12 @@ def ldexp(x: Tensor, exponent: Tensor | int) -> Tensor:
         return torch.from_numpy(np.asarray(np.ldexp(x.numpy(), np.asarray(exponent))))
 
 
+def frobenius(x: Tensor) -> float:
+    """‖x‖_F, although the squares may underflow."""
+    exponent = exponents(x.reshape(1, -1), 1)
+    return float(ldexp(ldexp(x, -exponent).norm(), exponent)) if x.numel() else 0.0
+
+
 def positive_factor(gram: Tensor, terms: int) -> tuple[Tensor, float] | None:
     """C and μ with CCᵀ ≤ Γ - μ/2 as quadratic forms, or None; Γ is a Gram matrix of diagonal at most 1.
 
@@ -202,12 +208,12 @@ class Criterion:
         Computed as if without rounding.  One rounding of every weight and of 2c, and of every sum of the
         products, would change it by less than ``explained``.
         """
-        total = float(self.target.norm() + self.sizes()[flips].sum())
+        total = frobenius(self.target) + float(self.sizes()[flips].sum())
         explained = (sum(self.target.shape) + int(flips.sum())) * EPS * total + self.noise
         rough = float(self.combine(flips.to(self.down)).norm())
         if rough > 4 * self.rounding():
             return rough - 2 * self.rounding()
-        distance = float(accurate_product(self.target, self.down[:, flips], self.up[flips]).norm())
+        distance = frobenius(accurate_product(self.target, self.down[:, flips], self.up[flips]))
         if distance <= explained:
             return 0.0
         return distance * (1 - self.target.numel() * EPS) - 2 * EPS * total - self.noise
@@ -272,9 +278,9 @@ def normalised(
     scaled_down = ldexp(down, (less - half - of_down)[None]) * mantissa
     scaled_up, scaled_target = ldexp(up, (half - of_up)[:, None]), ldexp(target, -exponent)
     criterion = Criterion(scaled_down, scaled_up, scaled_target, exponent, of_up - half)
-    parts = (scaled_down[:, live], scaled_up[live], scaled_target)
+    parts = (scaled_down[:, live] / RANGE, scaled_up[live] / RANGE, scaled_target / RANGE**2)
     given = (down[:, live], up[live], target)
-    if any(bool(((part.abs() < RANGE) & (old != 0)).any()) for part, old in zip(parts, given)):
+    if any(bool(((part.abs() < 1) & (old != 0)).any()) for part, old in zip(parts, given)):
         criterion = replace(criterion, noise=criterion.rounding())
     return criterion
 
