@@ -77,8 +77,9 @@ class Absorption:
     add up at x: ‖Ax‖, each unit's ‖a_i σ(u_i·x + b_i)‖, the output biases.  ``error`` is computed from the
     weights of ``network``, for exact arithmetic in their use (:mod:`samefn.skip.deviation`).  It is at most
     2^-40, and the linear part that is left is no larger than one rounding of each weight can make it; where
-    that cannot be had the answer is None, "precision".  The network has the block's dtype if
-    that holds it exactly, and otherwise float64.  ``flipped`` is the set S, where the criterion holds.
+    either fails, or that part is up to eight times as large, the answer is None, "precision".  The network
+    has the block's dtype if that holds it exactly, and otherwise float64.  ``flipped`` is the set S, where
+    the criterion holds.
 
     False: ``margin`` > 0 is a lower bound of ‖A + 2c P_S‖_F over every S (over S = ∅, that is ‖A‖_F, where σ
     has no odd slope; of the distance, in that norm, to the nearest residual-free linear part for degenerate

@@ -49,6 +49,10 @@ class Units:
     constant: Bool[Tensor, "m"]
     up_to: Literal["line", "sign"]
 
+    def chosen(self, which: Bool[Tensor, "m"]) -> Units:
+        parts = (self.keys[which], self.rows[which], self.affine[which], self.constant[which])
+        return Units(self.down[:, which], *parts, self.up_to)
+
     @property
     def bending(self) -> Int[Tensor, "units"]:
         return (self.down.any(dim=0) & self.rows.any(dim=1) & ~self.constant).nonzero().flatten()

@@ -1,9 +1,11 @@
 """The submatrix criterion A + 2c Σ_{i∈S} a_i u_iᵀ = 0: solve it for S, or certify that no S solves it.
 
 Everything here is computed on weights that were first brought to sizes near 1 by exact powers of two.
-Two readings of the numbers are kept apart.  A set is *found* if its residual, computed as if without
-rounding, is no larger than one rounding of each weight explains.  Sets are *refuted* by a lower bound
-from which a bound of all rounding errors has been subtracted.  What is neither is left undecided.
+Three readings of a residual are kept apart.  A set is *found* if its residual, computed as if without
+rounding, is no larger than one rounding of each weight explains.  It is *refuted* if the residual is larger
+than ``SOLVED`` times that, by a lower bound from which all rounding errors have been subtracted.  Between
+the two may lie what a numerical solver, asked for weights that satisfy the criterion, has returned:
+such sets are left undecided.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from torch import Tensor
 from ..networks import MLP, GatedMLP, Residual
 
 EPS = 2.0**-52
+SOLVED = 8  # times what one rounding of each weight explains: residuals that numerical solvers leave
 RANGE = 2.0**-450  # what factors are of the root of the largest product; products of less would underflow
 BOX = 200_000  # entries of the rank-one matrices up to which the best coefficients in [0, 1] are sought
 HALVED = 40  # units up to which all sets are searched, as two halves of 2^20
@@ -203,24 +206,26 @@ class Criterion:
         return ((y.T @ self.down).T * self.up).sum(1)
 
     def apart(self, flips: Bool[Tensor, "m"]) -> float:
-        """A lower bound of ‖A + 2c P_S‖_F, or 0 where rounding explains what is not 0.
+        """A lower bound of ‖A + 2c P_S‖_F, computed as if without rounding; 0 for what one rounding explains.
 
-        Computed as if without rounding.  One rounding of every weight and of 2c, and of every sum of the
-        products, would change it by less than ``explained``.
+        That is one of every weight, of 2c and of every sum of the products.  Negative where a few do.
         """
         total = frobenius(self.target) + float(self.sizes()[flips].sum())
         explained = (sum(self.target.shape) + int(flips.sum())) * EPS * total + self.noise
-        rough = float(self.combine(flips.to(self.down)).norm())
-        if rough > 4 * self.rounding():
-            return rough - 2 * self.rounding()
+        rough = frobenius(self.combine(flips.to(self.down)))
+        if rough > 2 * self.rounding():
+            return rough - self.rounding()
         distance = frobenius(accurate_product(self.target, self.down[:, flips], self.up[flips]))
-        if distance <= explained:
-            return 0.0
+        if distance <= SOLVED * explained:
+            return 0.0 if distance <= explained else -1.0
         return distance * (1 - self.target.numel() * EPS) - 2 * EPS * total - self.noise
 
     def rounding(self) -> float:
-        """A bound of the rounding errors of ⟨Y, A + 2c P_S⟩ as computed here, for ‖Y‖_F = 1 and any S."""
-        terms = sum(self.target.shape) + len(self.up) + 8
+        """A bound of the rounding errors of ⟨Y, A + 2c P_S⟩ as computed here, for ‖Y‖_F = 1 and any S.
+
+        It is at least what solvers leave, so that no set which may be due to them is refuted.
+        """
+        terms = SOLVED * (sum(self.target.shape) + len(self.up) + 8)
         return terms * EPS * float(self.target.norm() + self.sizes().sum()) + self.noise
 
     def least(self, y: Tensor) -> float:
@@ -398,8 +403,8 @@ def solve(criterion: Criterion) -> Found | Refuted | Undecided:
         # independent a_i u_iᵀ: the real solution is unique, so rounding it is a full search
         coefficients, residual = _least_squares(criterion, factored[0])
         nearest = coefficients > 0.5
-        if criterion.apart(nearest) == 0:
-            return Found(nearest)
+        if (apart := criterion.apart(nearest)) <= 0:
+            return Found(nearest) if apart == 0 else Undecided("precision")
         fraction = (coefficients - nearest.to(coefficients)).abs() * criterion.sizes()
         pinned = (_pinning(criterion, factored[0], unit) for unit in fraction.argsort().tolist()[-1:])
         duals = itertools.chain([criterion.target, residual], pinned)
@@ -456,8 +461,8 @@ def _isolation(criterion: Criterion, mu: float, flips: Bool[Tensor, "m"]) -> flo
     least eigenvalue of their Gram matrix, scaled to norm 1, is at least μ/2, that has norm at least
     √(μ/2) times the least of them.
     """
-    others = float(criterion.sizes().min()) * (mu / 4) ** 0.5
-    return min(criterion.apart(flips), others - 2 * criterion.apart(flips))
+    others, apart = float(criterion.sizes().min()) * (mu / 4) ** 0.5, criterion.apart(flips)
+    return min(apart, others - 4 * apart)  # apart is at least a third of the distance
 
 
 def _box_duals(criterion: Criterion) -> list[Tensor]:

@@ -111,21 +111,33 @@ def compare(residual: Residual, network: MLP | GatedMLP) -> Deviation:
 
 
 def _side_by_side(block: MLP | GatedMLP, network: MLP | GatedMLP) -> Units:
-    """The units of the block and, subtracted, those of the network, each with its output bias as a unit."""
-    both = []
-    for sign, side in ((1, block), (-1, network)):
-        units = units_of(side, constants=True)
-        bias = side.down_bias if isinstance(side, MLP) else None
-        value = torch.zeros(len(units.down), 1) if bias is None else double(bias)[:, None]
-        one = torch.eye(units.rows.shape[1], dtype=torch.float64)[-1:]
-        nothing = torch.zeros(1, units.keys.shape[1])
-        both.append((sign * torch.cat([units.down, value], 1), torch.cat([units.keys, nothing]),
-            torch.cat([units.rows, 0 * one]), torch.cat([units.affine, one]),
-            torch.cat([units.constant, torch.tensor([True])])))  # fmt: skip
-    down, keys, rows, affine, constant = zip(*both)
-    up_to = units_of(block, True).up_to
+    """The units of the block and, subtracted, those of the network, each with its output bias as a unit.
+
+    Units that both have in the same place are left out.
+    """
+    ours, theirs = (_with_bias(units_of(side, constants=True), side) for side in (block, network))
+    if ours.down.shape == theirs.down.shape:
+        pairs = ((getattr(ours, name), getattr(theirs, name)) for name in ("keys", "rows"))
+        same = (ours.down == theirs.down).all(dim=0)
+        for one, other in pairs:
+            same &= (one == other).all(dim=1)
+        ours, theirs = ours.chosen(~same), theirs.chosen(~same)
+    names = ("keys", "rows", "affine", "constant")
+    parts = {name: torch.cat([getattr(ours, name), getattr(theirs, name)]) for name in names}
+    return Units(torch.cat([ours.down, -theirs.down], 1), up_to=ours.up_to, **parts)
+
+
+def _with_bias(units: Units, block: MLP | GatedMLP) -> Units:
+    if isinstance(block, GatedMLP) or block.down_bias is None:
+        return units
+    one = torch.eye(units.rows.shape[1], dtype=units.rows.dtype)[-1:]
     return Units(
-        torch.cat(down, 1), torch.cat(keys), torch.cat(rows), torch.cat(affine), torch.cat(constant), up_to
+        torch.cat([units.down, double(block.down_bias)[:, None]], 1),
+        pad(units.keys, (0, 0, 0, 1)),
+        pad(units.rows, (0, 0, 0, 1)),
+        torch.cat([units.affine, one]),
+        torch.cat([units.constant, torch.tensor([True])]),
+        units.up_to,
     )
 
 

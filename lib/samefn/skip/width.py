@@ -38,7 +38,7 @@ from .criterion import (
 )
 from .deviation import compare
 
-ENUMERATED = 2**17  # choices of flips and doubled lines up to which all are tried
+ENUMERATED = 2**21  # entries of the matrices up to which all choices of flips and doubled lines are tried
 SOLVED = 2e10  # operations up to which the criterion is solved for each choice of doubled lines
 DEPENDENT = 2.0**-30  # singular values of unit rows, below which rounding is asked for its share
 SAFETY = 4  # times the rounding of R: in the singular values, and on both sides of a comparison
@@ -158,7 +158,7 @@ def _decide(
     criterion, lines, nearest = collected.criterion, collected.lines, math.inf
     choices = itertools.combinations(range(len(rows)), doubled)
     number = math.comb(len(rows), doubled)
-    few = lines <= 60 and number * 2 ** max(lines - doubled, 0) <= ENUMERATED
+    few = number * 2 ** max(lines - doubled, 0) * criterion.target.numel() <= ENUMERATED
     each = lines**2 * (lines + len(criterion.target))
     if lines > criterion.target.numel() - doubled * len(criterion.target):
         each += 200 * 2 ** min(lines // 2, 20)  # their matrices are dependent
@@ -324,7 +324,7 @@ def minimal_width(residual: Residual) -> int:
     """Least width of a residual-free block of the same activation that equals the residual block (X-WIDTH).
 
     For almost all weights this is d + max(m, d).  The true value of the given weights is found by
-    certificates and, up to about 2^17 choices, by enumeration; where these decide nothing, the
+    certificates and, for few lines, by enumeration; where these decide nothing, the
     almost-sure value is returned and a RuntimeWarning says that the null set was not excluded.
 
     Raises ValueError if no width works, or for kinds of block that the theorem does not cover.
