@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import pad
 
 from samefn.activations import leaky_relu
 from samefn.draw import Draw
@@ -270,7 +271,7 @@ def nearest(R: np.ndarray, even: np.ndarray, rows: np.ndarray, spare: int) -> fl
     best = math.inf
     for doubled in itertools.combinations(range(len(rows)), spare):
         free = [i for i in range(len(rows)) if i not in doubled]
-        project = np.eye(len(R))
+        project = np.eye(R.shape[1])
         for i in doubled:
             project = project - np.outer(rows[i], rows[i]) / (rows[i] @ rows[i])
         sums = (R @ project)[None]
@@ -307,6 +308,28 @@ def test_one_spare_unit(m, name, kind, needs):
         assert (answer.absorbed, answer.reason) == (False, "degenerate") and 0 < answer.margin <= distance
     else:
         assert_absorbs(residual)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_without_an_output_bias_one_unit_makes_any_constant(seed):
+    """Hidden biases only, a dead unit: it can double a line, or the constant, a line that no flip changes."""
+    draw, d, m = Draw(seed), 2, 6
+    up, down, bias = draw.normal(m, d), draw.normal(d, m), draw.normal(m)
+    down[:, 0] = 0
+    rows, constant = torch.cat([up, bias[:, None]], 1)[1:], torch.eye(d + 1)[-1:]
+    target = pad(torch.eye(d), (0, 1))
+    if seed % 3:
+        freed = constant if seed % 3 == 1 else rows[4:]
+        missing = target + draw.normal(d, 1) @ freed + down[:, 1:4] @ rows[:3]
+        down[:, 1:4] -= missing @ torch.linalg.inv(rows[:3])
+    even = torch.cat([down[:, 1:], torch.zeros(d, 1)], 1)
+    distance = nearest(target.numpy(), even.numpy(), torch.cat([rows, constant]).numpy(), 1)
+    residual = Residual(MLP(up, down, "gelu", bias))
+    if seed % 3:
+        assert_absorbs(residual)
+    else:
+        answer = absorb(residual)
+        assert answer.absorbed is False and 0 < answer.margin <= distance
 
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])

@@ -42,7 +42,7 @@ from .criterion import (
     require_units,
 )
 from .deviation import compare
-from .width import SAFETY, Realisation, build, spend
+from .width import Realisation, build, spend
 
 Reason = Literal[
     # what decided
@@ -282,7 +282,7 @@ def _by_rank(residual: Residual, rule: Rule) -> Absorption:
     if m >= len(whole):
         down, up = torch.eye(len(whole), m, dtype=torch.float64), pad(whole, (0, 0, 0, m - len(whole)))
     else:
-        beyond = float(torch.linalg.svdvals(whole)[m]) - SAFETY * scaled.rounding()
+        beyond = float(torch.linalg.svdvals(whole)[m]) - scaled.rounding()
         if beyond > 0 and (margin := scaled.unscaled(beyond)) > 0:
             return Absorption(False, rule.reason, margin=margin)
         up = whole[scipy.linalg.qr(whole.numpy().T, mode="r", pivoting=True)[1][:m]]

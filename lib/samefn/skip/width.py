@@ -41,7 +41,6 @@ from .deviation import compare
 ENUMERATED = 2**21  # entries of the matrices up to which all choices of flips and doubled lines are tried
 SOLVED = 2e10  # operations up to which the criterion is solved for each choice of doubled lines
 DEPENDENT = 2.0**-30  # singular values of unit rows, below which rounding is asked for its share
-SAFETY = 4  # times the rounding of R: in the singular values, and on both sides of a comparison
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,9 @@ def realise(collected: Collected, spare: int) -> Realisation | Refuted | Undecid
 def doubling_rows(collected: Collected) -> Float[Tensor, "n k"]:
     """The rows whose linear part one more unit frees: the lines, and the constant where it counts."""
     up = collected.criterion.up
-    return torch.cat([up, torch.eye(up.shape[1], dtype=up.dtype)[-1:]]) if _constants(collected) else up
-
-
-def _constants(collected: Collected) -> bool:
-    return constants_count(collected.residual.block)
+    if not constants_count(collected.residual.block):
+        return up
+    return torch.cat([up, torch.eye(up.shape[1], dtype=up.dtype)[-1:]])
 
 
 def _unflipped(collected: Collected, rows: Tensor, options: list[tuple[int, int]]) -> Realisation | None:
@@ -131,24 +128,26 @@ def _floor(collected: Collected, rank: int, pairs: int) -> float:
     its norm bounded by β, ⟨Y, X⟩ ≤ β (s_1 + … + s_r) + s_(r+1)(X) (s_(r+1) + …) for the singular values s of
     Y: a lower bound of ⟨Y, X⟩ over all S, as in the trace test, gives one of s_(r+1)(X).
     """
-    criterion, lines = collected.criterion, collected.lines
-    target, rounding = criterion.target, SAFETY * criterion.rounding()
+    criterion, lines, most = collected.criterion, collected.lines, len(doubling_rows(collected)) + pairs
+    target, rounding = criterion.target, criterion.rounding()
     values = torch.linalg.svdvals(target)
-    floor = float(values[lines + pairs]) - rounding if lines + pairs < len(values) else 0.0
+    floor = float(values[most]) - rounding if most < len(values) else 0.0
     if rank < len(values) and float(values[rank:].sum()) > 0:
         balance = (criterion.down.norm(dim=0) / criterion.up.norm(dim=1)).sqrt()
-        halves = criterion.down / balance, criterion.up * balance[:, None]
-        most = [
-            float(torch.linalg.eigvalsh(g)[-1].clamp(min=0).sqrt())
-            for g in (halves[0] @ halves[0].T, halves[1].T @ halves[1])
-        ]
+        left, right = criterion.down / balance, criterion.up * balance[:, None]
+        # X = R + c Σ e_l v_lᵀ ± …, and a diagonal matrix of signs between left and right makes no norm larger
         norm = (
-            float(torch.linalg.matrix_norm(criterion.combine(torch.full((lines,), 0.5)), 2))
-            + most[0] * most[1] / 2
+            _spectral(criterion.combine(torch.full((lines,), 0.5)).T)
+            + _spectral(left.T) * _spectral(right) / 2
         )
         spread = criterion.least(target) - (norm + rounding) * float(values[:rank].sum()) * (1 + 1e-9)
         floor = max(floor, spread / float(values[rank:].sum()) * (1 - 1e-9))
     return floor
+
+
+def _spectral(tall: Float[Tensor, "n k"]) -> float:
+    """The largest singular value, through the Gram matrix: cheap where n is large."""
+    return float(torch.linalg.eigvalsh(tall.T @ tall)[-1].clamp(min=0).sqrt()) if len(tall) else 0.0
 
 
 def _decide(
@@ -165,7 +164,7 @@ def _decide(
     if not few and (pairs > 0 or number * each > SOLVED):
         return Undecided("search")
     for chosen in choices:
-        rounding = SAFETY * criterion.rounding() / _independence(rows[list(chosen)])
+        rounding = criterion.rounding() / _independence(rows[list(chosen)])
         if few:
             flips = _all_flips([i for i in range(lines) if i not in chosen], lines)
             distances = _distances(criterion, rows, flips, chosen, pairs)
