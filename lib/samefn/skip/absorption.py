@@ -285,7 +285,7 @@ def _by_rank(residual: Residual, rule: Rule) -> Absorption:
         beyond = float(torch.linalg.svdvals(whole)[m]) - scaled.rounding()
         if beyond > 0 and (margin := scaled.unscaled(beyond)) > 0:
             return Absorption(False, rule.reason, margin=margin)
-        up = whole[scipy.linalg.qr(whole.numpy().T, mode="r", pivoting=True)[1][:m]]
+        up = whole[scipy.linalg.qr(whole.numpy().T, mode="r", pivoting=True)[-1][:m]]
         down = whole @ torch.linalg.pinv(up, rtol=64 * EPS)
     weights = {"down": ldexp(down, scaled.exponent), "up": up[:, : exact.dim_in].clone()}
     if exact.block.up_bias is not None:

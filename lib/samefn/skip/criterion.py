@@ -215,6 +215,8 @@ class Criterion:
         rough = frobenius(self.combine(flips.to(self.down)))
         if rough > 2 * self.rounding():
             return rough - self.rounding()
+        if rough <= explained / 2:
+            return 0.0  # a network is judged again by what it is, if one is returned
         distance = frobenius(accurate_product(self.target, self.down[:, flips], self.up[flips]))
         if distance <= SOLVED * explained:
             return 0.0 if distance <= explained else -1.0
