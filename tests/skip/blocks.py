@@ -10,6 +10,7 @@ from samefn import activations
 from samefn.draw import Draw
 from samefn.networks import MLP, GatedMLP, Residual
 from samefn.skip.absorption import absorb
+from samefn.skip.criterion import Criterion, ldexp, normalised
 from samefn.skip.planted import plant
 
 ODD_LINEAR = ["relu", "leaky_relu", "gelu", "gelu_tanh", "silu", "softplus", "logsigmoid", "hardswish"]
@@ -54,6 +55,18 @@ def with_weights(residual: Residual, **weights: torch.Tensor) -> Residual:
     given = {n: weights.get(n, getattr(block, n)) for n in names}
     given = {n: t if t is None else t.detach() for n, t in given.items()}
     return Residual(type(block)(activation=block.activation, **given), residual.skip)
+
+
+def raw_criterion(slope: float, down: torch.Tensor, up: torch.Tensor, target: torch.Tensor) -> Criterion:
+    """The criterion A + 2c Σ a_i u_iᵀ = 0 of numbers that belong to no block."""
+    return normalised(torch.full((len(up),), 2 * slope), down, up, target)
+
+
+def unscaled(criterion: Criterion, slope: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The columns a_i, the rows u_i and A of a criterion."""
+    down = ldexp(criterion.down, criterion.exponent - criterion.shift) / (2 * slope)
+    up = ldexp(criterion.up, criterion.shift[:, None])
+    return down, up, ldexp(criterion.target, criterion.exponent)
 
 
 def rank_one_matrices(residual: Residual) -> tuple[np.ndarray, np.ndarray]:
@@ -115,6 +128,7 @@ def assert_same_function(residual: Residual, network: torch.nn.Module, tolerance
 def assert_absorbs(residual: Residual, flipped: tuple[int, ...] | None = None) -> None:
     answer = absorb(residual)
     assert answer.absorbed is True, answer
+    assert 0 <= answer.error <= 2.0**-40
     assert type(answer.network) is type(residual.block) and answer.network.width == residual.block.width
     assert answer.network.activation is residual.block.activation
     if isinstance(residual.block, MLP):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samefn.networks import MLP, GatedMLP, Residual
 from samefn.skip.absorption import absorb
-from samefn.skip.collect import collect, constants_fit, equivalent, live_units
+from samefn.skip.collect import collect, equivalent, units_of
 from samefn.skip.criterion import criterion_of
 from samefn.skip.width import minimal_width
 
@@ -21,6 +21,7 @@ from .blocks import (
     normal,
     planted,
     random_block,
+    unscaled,
     with_weights,
 )
 
@@ -71,8 +72,9 @@ def test_a_thousand_rows_and_their_opposites(up_to):
 def test_where_no_unit_is_redundant_the_criterion_is_the_blocks_own(kind):
     residual = Residual(random_block(kind, 3, 6, seed=0))
     collected, own = collect(residual), criterion_of(residual)
-    assert (collected.spare, collected.lines, collected.noise) == (0, 6, own.noise())
-    for name in ("up", "down", "target"):
+    assert (collected.spare, collected.lines, collected.criterion.noise) == (0, 6, 0)
+    assert collected.criterion.exponent == own.exponent
+    for name in ("up", "down", "target", "shift"):
         assert torch.equal(getattr(collected.criterion, name), getattr(own, name))
 
 
@@ -110,8 +112,9 @@ def test_the_collected_block_is_the_residual_block_up_to_a_constant(name, biases
     collected = collect(residual)
     homogeneous = name in ("relu", "leaky_relu")
     assert collected.lines == (3 if homogeneous else 4) and collected.spare == 7 - collected.lines
-    criterion, x = collected.criterion, normal(50, 3, seed=5)
-    rebuilt = x @ criterion.target.T + MLP(criterion.up, criterion.down, name, collected.bias)(x)
+    x, rows_bias = normal(50, 3, seed=5), bias[collected.stands] if biases else torch.zeros(collected.lines)
+    even, rows, target = unscaled(collected.criterion, residual.block.activation.odd_slope)
+    rebuilt = x @ target.T + MLP(rows, even, name, rows_bias)(x)
     difference = residual(x) - rebuilt
     torch.testing.assert_close(difference, difference[:1].expand_as(difference))
 
@@ -119,35 +122,40 @@ def test_the_collected_block_is_the_residual_block_up_to_a_constant(name, biases
 def test_a_line_whose_even_part_cancels_is_gone():
     up, down = torch.tensor([[1.0, 2], [-1, -2], [0, 1]]), torch.tensor([[1.0, -1, 3], [2, -2, 1]])
     collected = collect(Residual(MLP(up, down, "gelu")))
-    assert collected.lines == 1 and torch.equal(collected.criterion.up, up[2:])
-    torch.testing.assert_close(collected.criterion.target, torch.eye(2) + torch.outer(down[:, 0], up[0]))
+    _, rows, target = unscaled(collected.criterion, 0.5)
+    assert collected.lines == 1 and torch.equal(rows, up[2:])
+    torch.testing.assert_close(target, torch.eye(2) + torch.outer(down[:, 0], up[0]))
 
 
-def test_what_cannot_be_collected():
+def test_gated_units_that_share_a_gate_are_not_collected():
     gate, up, down = normal(4, 2, seed=5), normal(4, 2, seed=0), normal(2, 4, seed=1)
+    assert collect(Residual(GatedMLP(gate, up, down, "sigmoid"))).spare == 0
     gate[3] = -gate[1]
     assert collect(Residual(GatedMLP(gate, up, down, "sigmoid"))) is None
-    up[3] = up[2]
-    assert collect(Residual(MLP(up, down, "gelu", torch.ones(4)))) is None
-    assert collect(Residual(MLP(up, down, "gelu", torch.ones(4), torch.ones(2)))) is not None
+    bias = torch.tensor([1.0, 2, 3, 4])
+    assert collect(Residual(GatedMLP(gate, up, down, "sigmoid", bias))).spare == 0  # shifted gates
+    down[:, 3] = 0
+    assert collect(Residual(GatedMLP(gate, up, down, "sigmoid"))).spare == 1
 
 
-def test_a_unit_is_live_if_all_that_it_multiplies_is_not_zero():
+def test_a_unit_bends_if_all_that_it_multiplies_is_not_zero():
     gate, up, down = normal(5, 2, seed=5), normal(5, 2, seed=0), normal(2, 5, seed=1)
     up[0], down[:, 1], gate[2] = 0, 0, 0
-    assert live_units(MLP(up, down, "relu")).tolist() == [False, False, True, True, True]
-    assert live_units(GatedMLP(gate, up, down, "sigmoid")).tolist() == [False, False, False, True, True]
+    assert units_of(MLP(up, down, "relu"), constants=False).bending.tolist() == [2, 3, 4]
+    gated = units_of(GatedMLP(gate, up, down, "sigmoid"), constants=True)
+    assert (gated.bending.tolist(), gated.fixed.tolist()) == ([3, 4], [2])
 
 
-def test_where_constants_fit():
+def test_constants_that_no_bias_takes_up_need_a_unit():
     up, down, bias = normal(4, 2, seed=0), normal(2, 4, seed=1), normal(4, seed=2)
-    assert constants_fit(MLP(up, down, "softplus")) and constants_fit(
-        MLP(up, down, "gelu", bias, torch.zeros(2))
-    )
-    assert not constants_fit(MLP(up, down, "gelu", bias))
     up[0] = 0
-    assert constants_fit(MLP(up, down, "gelu"))  # GELU(0) = 0
-    assert not constants_fit(MLP(up, down, "softplus"))
+    assert collect(Residual(MLP(up, down, "gelu"))).constant is None  # GELU(0) = 0
+    lost = collect(Residual(MLP(up, down, "softplus")))
+    torch.testing.assert_close(lost.constant, down[:, 0] * torch.tensor(2.0).log())
+    assert (lost.lines, lost.spare) == (3, 0)
+    for biases in ((None, torch.ones(2)), (bias, torch.ones(2)), (bias, None)):
+        found = collect(Residual(MLP(up, down, "softplus", *biases)))
+        assert (found.constant, found.spare) == (None, 1)
 
 
 # --- through absorb -----------------------------------------------------------------------------
@@ -155,12 +163,12 @@ def test_where_constants_fit():
 
 def test_nearly_equal_rows():
     up, down = normal(4, 2, seed=0), normal(2, 4, seed=1)
-    for distance, reason in ((1e-6, "submatrix"), (1e-15, "degenerate")):
-        up[3] = up[2] + distance
+    for distance, reason in ((1e-6, "submatrix"), (1e-13, "submatrix"), (2e-16, "degenerate")):
+        up[3] = up[2] * (1 + distance * torch.tensor([1.0, 0]))
         answer = absorb(Residual(MLP(up, down, "relu")))
         assert (answer.absorbed, answer.reason) == (False, reason)
         parallel = up.clone()
-        parallel[3] = -3 * up[2] + torch.tensor([3 * distance, 0])
+        parallel[3] = -3 * up[3]
         assert absorb(Residual(MLP(parallel, down, "relu"))).reason == reason
         assert absorb(Residual(MLP(parallel, down, "gelu"))).reason == "submatrix"
 
@@ -173,20 +181,11 @@ def test_nearly_collinear_spare_lines_are_not_refuted_by_rounding(distance):
     assert absorb(Residual(MLP(up, down, "relu"))).absorbed is not False
 
 
-def test_degenerate_blocks_that_are_left_undecided():
-    up, down = normal(4, 2, seed=0), normal(2, 4, seed=1)
-    up[3] = up[2]
-    bias = torch.tensor([1.0, 2, 3, 3])
-    assert absorb(Residual(MLP(up, down, "relu", bias))).absorbed is None  # the constants have no place
-    up[3] = 0
-    assert absorb(Residual(MLP(up, down, "softplus"))).absorbed is None
-    for row in ("gate", "up"):
-        weights = {"gate": normal(4, 2, seed=5), "up": normal(4, 2, seed=6), "down": down}
-        weights[row][3] = 0
-        assert absorb(Residual(GatedMLP(**weights, activation="sigmoid"))).absorbed is None
-    gate = normal(4, 2, seed=5)
+def test_gated_units_that_share_a_gate_are_left_undecided():
+    gate, up, down = normal(4, 2, seed=5), normal(4, 2, seed=6), normal(2, 4, seed=1)
     gate[3] = -gate[1]
-    assert absorb(Residual(GatedMLP(gate, normal(4, 2, seed=6), down, "sigmoid"))).reason == "degenerate"
+    answer = absorb(Residual(GatedMLP(gate, up, down, "sigmoid")))
+    assert (answer.absorbed, answer.reason) == (None, "degenerate")
 
 
 def test_shifted_parallel_hardswish_units_are_dependent():

@@ -1,6 +1,7 @@
 """Planted blocks: what ``plant`` moves, and what it refuses."""
 
 import pytest
+import torch
 
 from samefn.networks import MLP
 from samefn.skip.planted import plant
@@ -19,8 +20,13 @@ def test_plant_refuses_what_it_cannot():
     for unit in (-1, 5):
         with pytest.raises(ValueError, match=rf"units must lie in 0\.\.4, got \(0, {unit}\)"):
             plant(random_block("relu", 3, 5, 0), (0, unit))
-    with pytest.raises(TypeError, match="block must be an MLP"):
-        plant(random_block("sigmoid gate", 3, 5, 0), (0, 1, 2))
+    with pytest.raises(ValueError, match=r"units must not name a unit twice, got \(0, 1, 0\)"):
+        plant(random_block("relu", 3, 5, 0), (0, 1, 0))
+    for units in ((0, 1, 2.0), (True, False, True), torch.tensor([True, True, True, False, False])):
+        with pytest.raises(TypeError, match="units must be integers"):
+            plant(random_block("relu", 3, 5, 0), units)
+    with pytest.raises(TypeError, match="block must be an MLP or a GatedMLP"):
+        plant(None, (0, 1, 2))
 
 
 def test_planting_moves_only_the_chosen_columns():

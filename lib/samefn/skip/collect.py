@@ -14,71 +14,140 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..networks import MLP, GatedMLP, Residual
-from .criterion import ROUNDING, Criterion, criterion_of, double
+from .criterion import (
+    EPS,
+    Criterion,
+    accurate_product,
+    double,
+    exponents,
+    ldexp,
+    normalised,
+    odd_slope_of,
+    probe,
+)
+
+NEAR = 2.0**-40  # far above rounding: rows whose projections differ by more are not equivalent
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a block in float64, in the terms that all kinds share.
+
+    Unit i adds ``down``_i times a function that bends where ``keys``_i (its row, for gated units its gate's,
+    and bias) says; turned around, it changes by 2c ``down``_i (``rows``_i·x̃).  A unit that is ``constant``
+    (row, or gate's row, zero) bends nowhere and adds ``down``_i (``affine``_i·x̃).  Here x̃ is (x, 1), or x
+    where constants are of no account.  ``up_to`` says which keys bend alike.
+    """
+
+    down: Float[Tensor, "d m"]
+    keys: Float[Tensor, "m n"]
+    rows: Float[Tensor, "m k"]
+    affine: Float[Tensor, "m k"]
+    constant: Bool[Tensor, "m"]
+    up_to: Literal["line", "sign"]
+
+    def chosen(self, which: Bool[Tensor, "m"]) -> Units:
+        parts = (self.keys[which], self.rows[which], self.affine[which], self.constant[which])
+        return Units(self.down[:, which], *parts, self.up_to)
+
+    @property
+    def bending(self) -> Int[Tensor, "units"]:
+        return (self.down.any(dim=0) & self.rows.any(dim=1) & ~self.constant).nonzero().flatten()
+
+    @property
+    def fixed(self) -> Int[Tensor, "units"]:
+        return (self.down.any(dim=0) & self.affine.any(dim=1) & self.constant).nonzero().flatten()
+
+
+def keys_of(block: MLP | GatedMLP) -> Float[Tensor, "m n"]:
+    """Each unit's row, or its gate's row, and its bias, 0 where it has none."""
+    weight, bias = (block.gate, block.gate_bias) if isinstance(block, GatedMLP) else (block.up, block.up_bias)
+    bias = torch.zeros_like(double(weight[:, 0])) if bias is None else double(bias)
+    return torch.cat([double(weight), bias[:, None]], 1)
+
+
+def units_of(block: MLP | GatedMLP, constants: bool) -> Units:
+    """The units of a block, with x̃ = (x, 1) if ``constants`` and otherwise x."""
+    down, up, keys = double(block.down), double(block.up), keys_of(block)
+    constant, value = ~keys[:, :-1].any(dim=1), block.activation(keys[:, -1:])
+    if isinstance(block, GatedMLP):
+        rows = pad(up, (0, int(constants)))
+        return Units(down, keys, rows, value * rows, constant, "sign")
+    rows, affine = (keys, pad(value, (up.shape[1], 0))) if constants else (up, torch.zeros_like(up))
+    if block.activation.name == "identity":
+        return Units(down, keys, rows, rows, torch.ones_like(constant), "line")
+    return Units(down, keys, rows, affine, constant, "line" if block.activation.degree == 1 else "sign")
+
+
+def constants_count(block: MLP | GatedMLP) -> bool:
+    """Whether the criterion has to make constants vanish: they arise, and no output bias takes them up."""
+    return isinstance(block, MLP) and block.up_bias is not None and block.down_bias is None
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A residual block after collecting its units by line.
+    """A residual block, in float64, after collecting its units by line.
 
-    ``criterion``: R as its target, the e_l as columns of ``down``, the v_l as rows of ``up``.
-    ``bias``: the b_l, 0 where the block has none.  ``spare``: how many units the collecting set free.
-    ``noise``: how much of R may be rounding.
+    ``criterion``: R as its target, the e_l as columns of ``down`` (times 2c), the v_l as rows of ``up``.
+    ``stands``: for each line, the unit whose row is v_l.  ``spare``: how many units the collecting set free.
+    ``constant``: what one unit with zero row has to add, as there is no bias to add it, or None; that
+    unit is not spare.
     """
 
+    residual: Residual
     criterion: Criterion
-    bias: Float[Tensor, "lines"]
+    stands: Int[Tensor, "lines"]
     spare: int
-    noise: float
+    constant: Float[Tensor, "d"] | None
 
     @property
     def lines(self) -> int:
-        return len(self.bias)
+        return len(self.stands)
 
 
 def collect(residual: Residual) -> Collected | None:
-    """The criterion of the collected block; where no unit is redundant, the block's own criterion.
+    """The collected form of a float64 block; where no unit is redundant, its criterion is the block's own.
 
-    None where redundant units cannot be collected: those of a gated block, and those that leave a
-    constant where no bias takes it up.  Raises as :func:`~samefn.skip.criterion.criterion_of` does.
+    None where two units of a gated block share their gate: what such units can do is not known here.
     """
-    block, own = residual.block, criterion_of(residual)
-    bias, live = _up_bias(block), live_units(block)
-    stands, line = _lines(block)
-    if bool(live.all()) and len(stands) == block.width:
-        return Collected(own, bias, 0, own.noise())
-    if isinstance(block, GatedMLP) or not constants_fit(block):
+    block, slope = residual.block, odd_slope_of(residual.block)
+    assert slope is not None
+    units = units_of(block, constants_count(block))
+    bending, fixed = units.bending, units.fixed
+    stands, line, length = lines_of(units.keys[bending], units.up_to)
+    if isinstance(block, GatedMLP) and len(stands) < len(bending):
         return None
 
-    length = live.to(own.down)  # of each row, in units of the row that stands for its line
-    if block.activation.degree == 1:
-        norms = torch.cat([own.up, bias[:, None]], 1).norm(dim=1)
-        length = torch.where(live, norms / norms[stands[line]], 0.0)
-    terms = own.down * length
-    even = torch.zeros_like(own.down[:, : len(stands)]).index_add_(1, line, terms)
+    count, both = len(bending), torch.cat([bending, fixed])
+    factors = torch.tensor([2 * slope] * count + [1.0] * len(fixed), dtype=torch.float64)
+    rows = torch.cat([units.rows[bending], units.affine[fixed]])
+    target = pad(double(residual.skip_matrix()), (0, rows.shape[1] - residual.dim_in))
+    own = normalised(factors, units.down[:, both], rows, target)
+    terms = own.down[:, :count] * ldexp(length.abs(), own.shift[stands[line]] - own.shift[:count])
+    even = torch.zeros_like(terms[:, : len(stands)]).index_add_(1, line, terms)
     size = torch.zeros_like(even[0]).index_add_(0, line, terms.norm(dim=0))
-    kept = even.norm(dim=0) > ROUNDING * size
+    kept = even.norm(dim=0) > 2 * count * EPS * size
     even, stands = even[:, kept], stands[kept]
-    # every unit has the linear part c a u·x; R is what the kept lines' own linear parts do not account for
-    rest = own.target + own.slope * own.down @ own.up - own.slope * even @ own.up[stands]
-    criterion = Criterion(own.slope, even, own.up[stands], rest)
-    return Collected(criterion, bias[stands], block.width - len(stands), own.noise())
+    # a σ(-z) = a σ(z) - 2cz a: a unit turned away from the one that stands for its line has a linear part
+    linear = torch.cat([length < 0, torch.ones(len(fixed), dtype=torch.bool)])
+    target = accurate_product(own.target, own.down[:, linear], own.up[linear])
+    noise = own.noise + (own.rounding() if len(stands) < len(both) else 0)
+    criterion = Criterion(even, own.up[stands], target, own.exponent, own.shift[stands], noise)
+    constant = _needed_constant(block, units)
+    spare = block.width - len(stands) - (constant is not None)
+    return Collected(residual, criterion, bending[stands], spare, constant)
 
 
-def live_units(block: MLP | GatedMLP) -> Bool[Tensor, "m"]:
-    """Which units have only nonzero weight vectors, so that they have an even part."""
-    live = block.down.detach().any(dim=0) & block.up.detach().any(dim=1)
-    return live & block.gate.detach().any(dim=1) if isinstance(block, GatedMLP) else live
-
-
-def constants_fit(block: MLP) -> bool:
-    """Whether a bias takes up every constant that collecting the units leaves."""
-    if block.up_bias is not None:
-        return block.down_bias is not None
-    constant = ~block.up.detach().any(dim=1) & block.down.detach().any(dim=0)
-    return not bool(constant.any()) or float(block.activation(torch.zeros((), dtype=torch.float64))) == 0
+def _needed_constant(block: MLP | GatedMLP, units: Units) -> Float[Tensor, "d"] | None:
+    """What units with zero rows add where σ(0) ≠ 0 and there are no biases: no other units add a constant."""
+    if isinstance(block, GatedMLP) or block.up_bias is not None or block.down_bias is not None:
+        return None
+    terms = units.down[:, units.constant] * block.activation(torch.zeros((), dtype=units.down.dtype))
+    total = terms.sum(1)
+    return total if bool(total.norm() > 2 * terms.shape[1] * EPS * terms.norm(dim=0).sum()) else None
 
 
 def may_depend(block: MLP) -> bool:
@@ -91,19 +160,40 @@ def may_depend(block: MLP) -> bool:
     return len(equivalent(double(block.up), "line").unique()) < block.width
 
 
+def lines_of(
+    keys: Float[Tensor, "m n"], up_to: Literal["line", "sign"]
+) -> tuple[Int[Tensor, "lines"], Int[Tensor, "m"], Float[Tensor, "m"]]:
+    """The row that stands for each line, in the order of the rows; the line of every row; and its length.
+
+    The length is in units of the row that stands for the line, negative if it points the other way; ±2^k
+    if the rows are such multiples of each other.
+    """
+    stands, line = equivalent(keys, up_to).unique(return_inverse=True)
+    exponent = exponents(keys, 1)
+    rows = ldexp(keys, -exponent)
+    ours = stands[line]
+    length = (rows * rows[ours]).sum(1) / (rows[ours] * rows[ours]).sum(1)
+    return stands, line, ldexp(length, (exponent - exponent[ours])[:, 0])
+
+
 def equivalent(rows: Float[Tensor, "m n"], up_to: Literal["line", "sign"]) -> Int[Tensor, "m"]:
     """For each row the index of the row that stands for its class.
 
-    Rows are equivalent up to "line" if they are multiples of each other, up to "sign" if they are
-    equal or opposite; either to ``ROUNDING`` of their length.
+    Rows are equivalent up to "sign" if they are equal or opposite, up to "line" if they are multiples of
+    each other, up to the rounding of their entries.
     """
+    stands, tolerance = torch.arange(len(rows)), 0.0
+    if len(rows) == 0:
+        return stands
+    scaled = ldexp(rows, -exponents(rows.reshape(1, -1), 1))
     if up_to == "line":
-        rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    stands = torch.arange(len(rows))
-    for run in _near(rows):
+        scaled = ldexp(rows, -exponents(rows, 1))
+        rows = scaled = scaled / scaled.norm(dim=1, keepdim=True).clamp_min(0.5)
+        tolerance = (rows.shape[1] + 8) * EPS
+    for run in _near(scaled):
         found: list[int] = []  # the first of each class of this run
         for i in run:
-            stands[i] = first = next((j for j in found if _same_up_to_sign(rows[i], rows[j])), i)
+            stands[i] = first = next((j for j in found if _alike(rows[i], rows[j], tolerance)), i)
             if first == i:
                 found.append(i)
     return stands
@@ -115,40 +205,12 @@ def _near(rows: Tensor) -> list[list[int]]:
     Equivalent rows have equal projections, up to sign, on any direction; so the rows are sorted by
     one projection, and cut where it jumps.
     """
-    projection = (rows @ _probe(rows.shape[1]).to(rows)).abs()
+    projection = (rows @ probe(rows.shape[1])).abs()
     order = projection.argsort()
-    # apart by more than the rows' own distance and the rounding of both projections
-    jumps = projection[order].diff() > 4 * ROUNDING * rows.norm(dim=1)[order][1:]
-    return [run.tolist() for run in order.cpu().tensor_split((jumps.nonzero().flatten() + 1).cpu())]
+    jumps = projection[order].diff() > NEAR * rows.norm(dim=1)[order][1:]
+    return [run.tolist() for run in order.tensor_split(jumps.nonzero().flatten() + 1)]
 
 
-def _probe(n: int) -> Float[Tensor, "n"]:
-    """A fixed unit vector without pattern, which no row of a few round numbers is orthogonal to by chance.
-
-    The angles k² are equidistributed (Weyl); and as nothing is drawn, no verdict depends on a seed.
-    """
-    probe = torch.cos(torch.arange(1, n + 1, dtype=torch.float64) ** 2)
-    return probe / probe.norm()
-
-
-def _same_up_to_sign(row: Tensor, other: Tensor) -> bool:
-    return bool(min((row - other).norm(), (row + other).norm()) <= ROUNDING * other.norm())
-
-
-def _lines(block: MLP | GatedMLP) -> tuple[Int[Tensor, "lines"], Int[Tensor, "m"]]:
-    """The unit that stands for each line, in the order of the units, and the line of every unit.
-
-    Lines are lines of (u_i, b_i) for homogeneous σ, pairs ±(u_i, b_i) otherwise, and pairs of gate rows
-    for gated blocks.
-    """
-    rows = double(block.gate if isinstance(block, GatedMLP) else block.up)
-    if isinstance(block, MLP) and block.up_bias is not None:
-        rows = torch.cat([rows, double(block.up_bias)[:, None]], 1)
-    homogeneous = isinstance(block, MLP) and block.activation.degree == 1
-    return equivalent(rows, "line" if homogeneous else "sign").unique(return_inverse=True)
-
-
-def _up_bias(block: MLP | GatedMLP) -> Float[Tensor, "m"]:
-    if isinstance(block, GatedMLP) or block.up_bias is None:
-        return torch.zeros_like(double(block.up[:, 0]))
-    return double(block.up_bias)
+def _alike(row: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Equal up to sign, to ``tolerance``."""
+    return bool(min((row - other).abs().max(), (row + other).abs().max()) <= tolerance)

@@ -7,38 +7,54 @@ from collections.abc import Iterable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..activations import Activation
-from ..networks import MLP, Residual, random_mlp
-from .criterion import criterion_of, double, require_units, subset_distances
+from ..networks import MLP, GatedMLP, Residual, random_mlp
+from .collect import constants_count, keys_of
+from .criterion import (
+    accurate_product,
+    criterion_of,
+    in_float64,
+    narrowed,
+    odd_slope_of,
+    rebuilt,
+    require_units,
+    subset_distances,
+)
 
 SPANNED = 1e-9  # of what is missing may be missed: the rows of the units then span it, up to rounding
 
 
-def plant(block: MLP, units: Iterable[int], skip: Float[Tensor, "d d"] | None = None) -> Residual:
+def plant(block: MLP | GatedMLP, units: Iterable[int], skip: Float[Tensor, "d d"] | None = None) -> Residual:
     """A residual block that absorbs its skip by flipping ``units``: the nearest in their columns a_i.
 
-    Adds to those columns the least change (in Frobenius norm) after which 2c P_S = -A.
-    Raises TypeError if ``block`` is not an MLP, ValueError if a unit does not exist, the rows of
-    ``units`` do not span what is needed, or there is no criterion.
+    Adds to those columns the least change (in Frobenius norm) after which 2c P_S = -A, each entry of
+    them rounded once.  The result has the block's dtype if that holds it exactly, and otherwise float64, as a
+    set planted in float32 and rounded is none.
+    Raises ValueError if a unit does not exist or is named twice, the rows of ``units`` do not span what is
+    needed, or there is no criterion, TypeError for units that are no integers.
     """
-    if not isinstance(block, MLP):
-        raise TypeError(f"block must be an MLP, got {type(block).__name__}")
-    criterion, chosen = criterion_of(Residual(block, skip)), require_units(block, units)
-    flips = torch.zeros(block.width, dtype=torch.float64)
-    flips[chosen] = 1
-    missing, rows = -criterion.combine(flips), 2 * criterion.slope * criterion.up[chosen]
-    change = missing @ torch.linalg.pinv(rows)
-    if float((change @ rows - missing).norm()) > SPANNED * float(missing.norm()):
+    given = Residual(block, skip)
+    criterion_of(given)  # there is one
+    exact, chosen, slope = in_float64(given), require_units(block, units), odd_slope_of(block)
+    assert slope is not None
+    rows, target = exact.block.up.detach()[chosen], exact.skip_matrix().detach()
+    if constants_count(block):
+        rows, target = keys_of(exact.block)[chosen], pad(target, (0, 1))
+    inverse, columns = torch.linalg.pinv(2 * slope * rows), exact.block.down.detach()[:, chosen]
+    missing = needed = -accurate_product(target, 2 * slope * columns, rows)
+    for _ in range(3):  # the second and third time what rounding has left
+        columns = columns + missing @ inverse
+        missing = -accurate_product(target, 2 * slope * columns, rows)
+    if float(missing.norm()) > SPANNED * float(needed.norm()):
         raise ValueError(
             f"units must have rows that span the row space of what is missing, got {tuple(chosen)}"
         )
-    down = double(block.down).clone()
-    down[:, chosen] += change
-    planted = MLP(
-        block.up.detach(), down.to(block.down.dtype), block.activation, block.up_bias, block.down_bias
-    )
-    return Residual(planted, skip)
+    down = exact.block.down.detach().clone()
+    down[:, chosen] = columns
+    planted = narrowed(rebuilt(exact.block, down=down), block.up)
+    return Residual(planted, None if skip is None else skip.detach().to(planted.up))
 
 
 # --- examples that several chapters share ---------------------------------------------------------
