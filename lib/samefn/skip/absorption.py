@@ -1,8 +1,8 @@
 """Can a block absorb its own skip?  Decide it, construct the network, or refute it with a certificate.
 
 The question: given A (the skip) and B(x) = Σ a_i σ(u_i·x), is Ax + B(x) = B'(x) for some
-residual-free B' of the same kind and width?  For σ with σ(z) - σ(-z) = 2cz the answer is yes
-exactly when a set S of units satisfies
+residual-free B' of the same kind and width?  For an activation of odd slope c,
+σ(z) - σ(-z) = 2cz, and no redundant unit the answer is yes exactly when a set S of units satisfies
 
     A + 2c Σ_{i∈S} a_i u_iᵀ = 0        (the submatrix criterion; Theorem 8 of [A] for ReLU, A = I)
 
