@@ -64,7 +64,7 @@ class Absorption:
     in the way: "degenerate", "precision", "search", "biases", "gate", "linear", "activation".
     ``flipped``: the set S, where the criterion holds; ``network``: the residual-free block.
     ``margin``: where ``absorbed`` is False, a lower bound of ‖A + 2c P_S‖_F over every S (over
-    S = ∅, that is ‖A‖_F, where σ has no odd slope; the distance to the nearest residual-free
+    S = ∅, that is ‖A‖_F, where the answer is no for all weights; the distance to the nearest residual-free
     linear part, in the spectral norm, for degenerate blocks); otherwise 0.
     ``certificate``: a matrix Y whose bound (see :func:`~samefn.skip.criterion.certified_bound`) is
     ``margin``, if one was used.
