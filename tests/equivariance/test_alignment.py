@@ -181,7 +181,6 @@ def test_align_without_hidden_layer():
     assert align(a, random_network([3, 2], seed=5)) is None
 
 
-@pytest.mark.wrong_types
 def test_align_refuses_other_modules():
     a, other = random_network([3, 5, 2]), MLP(torch.ones(2, 3), torch.ones(3, 2))
     with pytest.raises(TypeError, match="b must be a DeepMLP, got MLP"):
@@ -404,7 +403,6 @@ def test_nearest_signed_permutation_finds_the_one_that_was_disturbed(n, seed, dt
     assert torch.equal(nearest_signed_permutation(nearest), nearest)
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (2, 2, 2)])
 def test_nearest_signed_permutation_refuses_what_is_not_square(shape):
     with pytest.raises(ValueError, match=re.escape(f"matrix must be square, got shape {shape}")):

@@ -88,7 +88,6 @@ def test_maps_sum_to_one_and_move_with_the_tokens():
     torch.testing.assert_close(layer(x[order]), layer(x)[order], rtol=0, atol=1e-14)
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -274,7 +273,6 @@ def test_a_representation_that_does_not_fit():
         head_action(layer, permutation_representation(cyclic(2)))
 
 
-@pytest.mark.wrong_types
 def test_wrong_arguments():
     rho = reflection(3)
     layer = random_attention(2, 3, 2, 2, generator=Draw())

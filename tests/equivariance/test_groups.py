@@ -86,7 +86,6 @@ def test_index_refuses_strangers():
         cyclic(4).index((1, 0))
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(("make", "bad"), [(cyclic, 0), (dihedral, 2), (symmetric, True), (cyclic, 2.0)])
 def test_orders_that_cannot_be(make, bad):
     with pytest.raises(ValueError, match="n must be an integer of at least"):
@@ -120,7 +119,6 @@ def test_antihomomorphism_is_noticed():
         Representation(symmetric(3), inverse(symmetric(3)))
 
 
-@pytest.mark.wrong_types
 def test_representation_refuses_other_types():
     g = cyclic(3)
     for wrong in (torch.eye(2, dtype=torch.long).repeat(3, 1, 1), [[1.0]]):
@@ -170,7 +168,6 @@ def test_images_that_are_not_square():
             on_images(g, (28, 32))
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("size", [0, -1, 28.0, True, (3, 0), (3, 2.0), (3,), (3, 3, 3), "3"])
 def test_sizes_of_images_are_integers(size):
     with pytest.raises(ValueError, match="size must be one or two integers of at least 1, got"):
@@ -228,7 +225,6 @@ def test_an_affine_action_fixes_its_centre():
     assert (trivial(g) + trivial(g)).centre is None
 
 
-@pytest.mark.wrong_types
 def test_a_centre_has_the_dimension_of_the_action():
     g, turns = rotations(3, torch.float64)
     with pytest.raises(ValueError, match=r"centre must have shape \(2,\), got \(3,\)"):
@@ -268,14 +264,12 @@ def test_direct_sum_refuses_different_groups():
             count * trivial(cyclic(2))
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("other", [1, torch.eye(1), None, cyclic(2)])
 def test_direct_sum_refuses_what_is_no_representation(other):
     with pytest.raises(TypeError):
         trivial(cyclic(2)) + other
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("count", [1.0, True, "2", None])
 def test_copies_are_counted_by_an_integer(count):
     with pytest.raises(TypeError):

@@ -73,7 +73,6 @@ def test_the_norm_of_visible_scores_is_their_size_on_white_noise():
     torch.testing.assert_close(size, layer.visible()[0].flatten(1).norm(dim=1), rtol=0.1, atol=0)
 
 
-@pytest.mark.wrong_types
 def test_wrong_layers():
     attention = random_attention(2, 3, 2, 2, generator=Draw())
     good = {
@@ -118,7 +117,6 @@ def test_heads_are_matched_as_by_all_orders(heads, seed):
         torch.testing.assert_close(cost[0, 1], wanted, rtol=1e-10, atol=0)
 
 
-@pytest.mark.wrong_types
 def test_heads_that_cannot_be_matched():
     with pytest.raises(ValueError, match="moved and products must have the same shapes"):
         match_heads([torch.ones(2, 3, 3)], [torch.ones(3, 3, 3)])

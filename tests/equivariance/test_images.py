@@ -58,7 +58,6 @@ def test_left_and_right_are_the_columns():
         ((1, 1, 3, 4), "left-right", "shape"),
     ],
 )
-@pytest.mark.wrong_types
 def test_mirrored_refuses(shape, axis, message):
     with pytest.raises(ValueError, match=message):
         mirrored(Draw().normal(2, 12), shape, axis)

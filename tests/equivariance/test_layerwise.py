@@ -339,7 +339,6 @@ def test_representations_must_fit():
         symmetrise(network, [reps[0], reps[0]])
 
 
-@pytest.mark.wrong_types
 def test_other_types_are_refused():
     network, reps = equivariant_network(cyclic(4), 1, "tanh", seed=6)
     with pytest.raises(TypeError, match="rho_out must be a Representation, got Tensor"):

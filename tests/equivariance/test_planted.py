@@ -97,7 +97,6 @@ def test_spare_units_refuse():
             with_spare_units(network, layers=layers, generator=Draw())
 
 
-@pytest.mark.wrong_types
 def test_there_are_no_other_kinds_of_spare_units():
     with pytest.raises(ValueError, match="kinds must be among clone, inactive, constant, got twin"):
         with_spare_units(random_network([2, 3, 2]), ["clone", "twin"], generator=Draw())

@@ -310,7 +310,6 @@ def test_reflected_clones_are_merged(kind):
     assert torch.allclose((found.network.layer(1, x) - q) @ found.include[0].T + q, found.embed().layer(1, x))
 
 
-@pytest.mark.wrong_types
 def test_reduce_refuses_other_modules():
     with pytest.raises(TypeError, match="network must be a DeepMLP, got MLP"):
         reduce(MLP(torch.ones(2, 3), torch.ones(3, 2)))

@@ -363,7 +363,6 @@ def test_weights_that_require_gradients_are_left_alone():
     assert answer.network.up.data_ptr() != residual.block.up.data_ptr()
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("function", [absorb, trace_test])
 def test_only_residual_blocks_are_taken(function):
     with pytest.raises(TypeError, match="residual must be a Residual, got MLP"):

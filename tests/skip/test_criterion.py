@@ -173,7 +173,6 @@ TANH = Residual(MLP(normal(3, 2, seed=0), normal(2, 3, seed=1), "tanh"))
 GELU = Residual(random_block("gelu", 2, 3, 0))
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     "call, error, words",
     [

@@ -47,7 +47,6 @@ def test_one_bilinear_unit_attains_its_constant():
     assert quadratic_constant(block) == pytest.approx(30) and float(block(torch.ones(1))) == pytest.approx(30)
 
 
-@pytest.mark.wrong_types
 def test_a_block_without_a_quadratic_constant_is_refused():
     with pytest.raises(TypeError, match="block must be a GatedMLP, got MLP"):
         quadratic_constant(random_mlp(2, 3, generator=Draw(0)))
@@ -118,7 +117,6 @@ def test_the_biased_pair_is_one_function_with_and_without_a_skip(seed):
     assert np.abs(turned(x).numpy(force=True) - (y + block)).max() < 1e-12
 
 
-@pytest.mark.wrong_types
 def test_a_biased_pair_that_cannot_be_is_refused():
     for gate, bias, message in (
         (torch.ones(2, 2), torch.tensor([1.0, 0.0]), "bias must have no zero entry"),

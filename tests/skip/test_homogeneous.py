@@ -125,7 +125,6 @@ def test_the_biased_pair_is_one_function_with_and_without_a_skip(seed):
     assert np.abs(residual(x).numpy(force=True) - value).max() < 1e-10 * scale
 
 
-@pytest.mark.wrong_types
 def test_a_basis_that_is_none_is_refused():
     for basis, message in (
         (torch.ones(2, 2), "basis must be invertible, got rank 1"),

@@ -9,7 +9,6 @@ from samefn.skip.planted import plant
 from .blocks import normal, random_block
 
 
-@pytest.mark.wrong_types
 def test_plant_refuses_what_it_cannot():
     with pytest.raises(ValueError, match="units must have rows that span"):
         plant(random_block("relu", 3, 5, 0), (0, 1))

@@ -449,7 +449,6 @@ def test_products_are_rounded_once(d, m, k, seed):
 # --- units ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     "units, error, words",
     [
@@ -467,7 +466,6 @@ def test_units_that_are_none(function, units, error, words):
         function(random_mlp(2, 4, generator=Draw(0)), units)
 
 
-@pytest.mark.wrong_types
 def test_units_may_be_numbers_of_numpy_or_a_tensor():
     block = random_mlp(2, 4, generator=Draw(0))
     for units in (np.array([0, 2]), torch.tensor([0, 2]), [np.int64(0), 2], {0, 2}):

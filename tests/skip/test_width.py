@@ -256,7 +256,6 @@ def test_bad_input_is_named(call, words):
         call()
 
 
-@pytest.mark.wrong_types
 def test_only_residual_blocks_are_taken():
     with pytest.raises(TypeError, match="residual must be a Residual, got MLP"):
         minimal_width(random_block("relu", 2, 3, 0))

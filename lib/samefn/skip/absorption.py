@@ -1,8 +1,8 @@
 """Can a block absorb its own skip?  Decide it, construct the network, or refute it with a certificate.
 
 The question: given A (the skip) and B(x) = Σ a_i σ(u_i·x), is Ax + B(x) = B'(x) for some
-residual-free B' of the same kind and width?  For σ with σ(z) - σ(-z) = 2cz the answer is yes
-exactly when a set S of units satisfies
+residual-free B' of the same kind and width?  For an activation of odd slope c,
+σ(z) - σ(-z) = 2cz, and no redundant unit the answer is yes exactly when a set S of units satisfies
 
     A + 2c Σ_{i∈S} a_i u_iᵀ = 0        (the submatrix criterion; Theorem 8 of [A] for ReLU, A = I)
 
@@ -81,9 +81,9 @@ class Absorption:
     has the block's dtype if that holds it exactly, and otherwise float64.  ``flipped`` is the set S, where
     the criterion holds.
 
-    False: ``margin`` > 0 is a lower bound of ‖A + 2c P_S‖_F over every S (over S = ∅, that is ‖A‖_F, where σ
-    has no odd slope; of the distance, in that norm, to the nearest residual-free linear part for degenerate
-    and linear blocks).  A bound of all rounding errors has been subtracted.
+    False: ``margin`` > 0 is a lower bound of ‖A + 2c P_S‖_F over every S (over S = ∅, that is ‖A‖_F, where the
+    answer is no for all weights; of the distance, in that norm, to the nearest residual-free linear part for
+    degenerate and linear blocks).  A bound of all rounding errors has been subtracted.
     ``certificate``: a matrix Y whose bound (see :func:`~samefn.skip.criterion.certified_bound`) is
     ``margin``, if one was used.
 

@@ -54,7 +54,7 @@ def negative_overlap(up: Float[Tensor, "... m d"], down: Float[Tensor, "... d m"
 
 
 def mean_length(d: int) -> float:
-    """E‖u‖ for a normal u in R^d with independent entries of variance 1/d; just below 1."""
+    """E‖u‖ for a normal u in R^d with independent entries of variance 1/d; below 1."""
     return math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * (2 / d) ** 0.5
 
 

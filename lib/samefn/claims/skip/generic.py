@@ -111,7 +111,7 @@ def four_laws_both_ways(draw: Draw) -> str:
     return f"for every S, ‖P_S ± I‖_F ≥ {min(margins):.2f}"
 
 
-@claim.numeric("the certified margin is below the distance of the nearest of all 2^m sets")
+@claim.numeric("the certified margin is at most the distance of the nearest of all 2^m sets")
 def margin_below_every_set(draw: Draw) -> str:
     ratios = []
     for _ in range(5):
@@ -168,7 +168,7 @@ def discrete_block(draw: Draw) -> str:
     return f"W_up = {up.int().tolist()}, 500 points in integers"
 
 
-@claim.control("d ≥ 2 (for ReLU)", "on the line a random block of six ReLU units absorbs, as two of them do")
+@claim.control("d ≥ 2 (for ReLU)", "on the line x plus a random block of six ReLU units is a block of two")
 def line(draw: Draw) -> str:
     return absorbs_on_the_line(random_mlp(1, 6, generator=draw))
 

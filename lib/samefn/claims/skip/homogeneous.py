@@ -100,7 +100,7 @@ def two_points_on_a_ray(draw: Draw) -> str:
 
 
 @claim.exact(
-    "of all pairs of blocks on the line, width 2, weights −3, …, 3, none solves Mx + B = B' for k ≠ 1"
+    "of all pairs of ReLU² or z³ blocks on the line, width 2, weights −3, …, 3, none solves Mx + B = B'"
 )
 def all_small_blocks() -> str:
     x = torch.tensor([[1.0], [-1.0], [2.0], [-2.0]])
@@ -119,7 +119,7 @@ def all_small_blocks() -> str:
     return f"{len(weights)}² pairs each for ReLU² and z³; for ReLU {with_degree_one} functions are found"
 
 
-@claim.exact("two radii r < R: the bound, the best pair for k = 2, and the best on a ray for k = 2 and ½")
+@claim.numeric("two radii r < R: the bound, the best pair for k = 2, and the best on a ray for k = 2 and ½")
 def best_pair_of_radii() -> str:
     r, R, k, v, w = sympy.symbols("r R k v w", positive=True)
     miss = lambda t: t * v - t**k * w

@@ -78,7 +78,7 @@ def _bend(residual: Residual, point: Tensor, step: Tensor) -> Tensor:
     return ahead - 2 * here + behind
 
 
-@claim.control("m ≥ 2", "a unit vanishes at 1 or at -1, and x + aσ(ux) at neither")
+@claim.control("m ≥ 2", "a unit vanishes at 1 or at -1, and x + aσ(ux) with au > 0 at neither")
 def one_unit(draw: Draw) -> str:
     a, u = draw.integer(1, 10) / 4, draw.integer(1, 10) * float(draw.signs(1))
     values = Residual(_unit(a * (1 if u > 0 else -1), u))(torch.tensor([[1.0], [-1.0]]))  # au > 0

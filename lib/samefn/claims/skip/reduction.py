@@ -286,7 +286,7 @@ def pseudo_inverse(draw: Draw) -> str:
     return f"‖Mx + B − B'‖ is {miss:.2f} ‖x‖, M⁺ times it {reduced:.0e}"
 
 
-@claim.control("the skip M is linear", "σ_α = leaky ReLU absorbs as a skip; the reduced equation is false")
+@claim.control("the skip M is linear", "the skip σ_α = leaky ReLU is absorbed; the reduced equation is false")
 def nonlinear_skip() -> str:
     p, sides = sympy.Symbol("p", positive=True), []
     relu = lambda z: sympy.Max(z, 0)
