@@ -67,6 +67,12 @@ def _relu(z: sympy.Expr) -> sympy.Expr:
     return (z + sympy.Abs(z)) / 2
 
 
+def _exact(value: float) -> sympy.Expr:
+    """1/3 for 1/3, and √2 for its float; where that is no such number, the decimal that the float prints as."""
+    simple = sympy.nsimplify(value)
+    return simple if float(simple) == value else sympy.Rational(str(value))
+
+
 def leaky_relu(slope: Finite) -> Activation:
     """max(z, 0) + slope·min(z, 0), with odd slope (1 + slope)/2; slope -1 is |z|.
 
@@ -74,7 +80,7 @@ def leaky_relu(slope: Finite) -> Activation:
     """
     if slope == 1:
         raise ValueError("slope must differ from 1: with slope 1 the activation is linear")
-    exact = sympy.nsimplify(slope)
+    exact = _exact(slope)
     return Activation(
         f"leaky_relu({slope:g})",
         lambda z: F.leaky_relu(z, slope),
@@ -91,7 +97,7 @@ def softplus(beta: Positive) -> Activation:
     ``torch.nn.functional.softplus`` turns linear past a threshold, which breaks
     σ(z) - σ(-z) = z by about 1e-9; ``logaddexp`` keeps it to rounding.
     """
-    exact = sympy.nsimplify(beta)
+    exact = _exact(beta)
     return Activation(
         f"softplus({beta:g})",
         lambda z: torch.logaddexp(beta * z, torch.zeros_like(z)) / beta,
@@ -102,7 +108,7 @@ def softplus(beta: Positive) -> Activation:
 
 def elu(alpha: Positive) -> Activation:
     """z for z > 0 and α(exp(z) - 1) otherwise, α > 0."""
-    exact = sympy.nsimplify(alpha)
+    exact = _exact(alpha)
     return Activation(
         f"elu({alpha:g})",
         lambda z: F.elu(z, alpha),
@@ -113,7 +119,7 @@ def elu(alpha: Positive) -> Activation:
 
 def celu(alpha: Positive) -> Activation:
     """z for z > 0 and α(exp(z/α) - 1) otherwise, α > 0."""
-    exact = sympy.nsimplify(alpha)
+    exact = _exact(alpha)
     return Activation(
         f"celu({alpha:g})",
         lambda z: F.celu(z, alpha),
@@ -126,7 +132,7 @@ def relu_power(degree: Positive) -> Activation:
     """max(z, 0) to the power ``degree`` > 0; degree 1 is ReLU itself."""
     if degree == 1:
         return get("relu")
-    exact = sympy.nsimplify(degree)
+    exact = _exact(degree)
     return Activation(
         f"relu_power({degree:g})",
         lambda z: torch.relu(z) ** degree,

@@ -130,28 +130,22 @@ def _checking(function: Callable, owner: type | None) -> Callable:
 
 def _look(function: Callable, annotated: Any) -> Callable[[tuple, dict[str, Any]], Exception | None]:
     """What finds the first of the function's arguments that is not what the annotations say."""
-    parameters = inspect.signature(function).parameters
-    hints = get_type_hints(annotated, include_extras=True)
-    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    rest = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
-    others = next((hints.get(n, Any) for n, p in parameters.items() if p.kind is p.VAR_KEYWORD), Any)
-    wanted = {name: hints[name] for name in parameters if name in hints}
-    if rest in wanted:
-        wanted[rest] = tuple[hints[rest], ...]
+    signature, hints = inspect.signature(function), get_type_hints(annotated, include_extras=True)
+    kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
+    rest, others = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
+    if rest in hints:
+        hints[rest] = tuple[hints[rest], ...]
 
     def look(args: tuple, kwargs: dict[str, Any]) -> Exception | None:
-        # one too many, missing or unknown: the function itself says so
-        arguments = dict(zip(positional, args)) | kwargs
-        if rest:
-            arguments[rest] = args[len(positional) :]
+        arguments = signature.bind_partial(*args, **kwargs).arguments  # what is missing, the function says
+        given = arguments | arguments.pop(others, {})
         with jaxtyped("context"):  # sizes of one name agree
-            for name in (*wanted, *(kwargs.keys() - parameters.keys())):
-                if name in arguments:
-                    hint = wanted.get(name, others)
-                    if shape := _shape(hint):
-                        hint = _of_shape(hint, eval(shape, {}, arguments))
-                    for misfit in _misfits(name, arguments[name], hint):
-                        return _error(*misfit)
+            for name, value in given.items():
+                hint = hints.get(name if name in signature.parameters else others, Any)
+                if shape := _shape(hint):
+                    hint = _of_shape(hint, eval(shape, {}, given))
+                for misfit in _misfits(name, value, hint):
+                    return _error(*misfit)
         return None
 
     return look

@@ -350,14 +350,14 @@ class DeepMLP(nn.Module):
         return " → ".join(map(str, sizes)) + ", " + ", ".join(a.name for a in self.activations)
 
 
-def hyper_connection(mixing: Float[Tensor, "n n"], d: Count) -> Float[Tensor, "nd nd"]:
-    """The skip matrix C ⊗ I_d by which hyper-connections mix n streams of width d, for C = ``mixing``.
+def hyper_connection(mixing: Float[Tensor, "q q"], d: Count) -> Float[Tensor, "qd qd"]:
+    """The skip matrix C ⊗ I_d by which hyper-connections mix q streams of width d, for C = ``mixing``.
 
-    The streams are stacked, x = (x_1, ..., x_n) in R^{nd}; the result is a ``skip`` for
-    :class:`Residual`.  Raises TypeError or ValueError unless C is a finite square matrix and d ≥ 1.
+    The streams are stacked, x = (x_1, ..., x_q) in R^{qd}; the result is a ``skip`` for
+    :class:`Residual`.  Raises ValueError unless C is finite.
     Source: [A], Lemma 4 and the hyper-connections it covers.
     """
-    mixing = checked_weights("mixing", mixing).detach()
+    mixing = checked_weights("mixing", mixing).detach().contiguous()  # as torch.kron needs it
     return torch.kron(mixing, torch.eye(d, dtype=mixing.dtype, device=mixing.device))
 
 

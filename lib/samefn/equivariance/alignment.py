@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import NonNegative
 from ..networks import DeepMLP, Layers
 from .units import (
     about_centres,
@@ -52,6 +53,18 @@ class Symmetry:
     activations: tuple[Activation, ...]
     error: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name, parts in (("permutations", self.permutations), ("scales", self.scales)):
+            if len(parts) != len(self.activations):
+                raise ValueError(
+                    f"{name} must be one for each of {len(self.activations)} layers, got {len(parts)}"
+                )
+        for i, (p, s) in enumerate(zip(self.permutations, self.scales, strict=True)):
+            if sorted(p.tolist()) != list(range(len(p))):
+                raise ValueError(f"permutations[{i}] must be one of {len(p)} units, got {p.tolist()}")
+            if len(s) != len(p):
+                raise ValueError(f"scales[{i}] must be one for each of {len(p)} units, got {len(s)}")
+
     @property
     def factors(self) -> tuple[Float[Tensor, "_"], ...]:
         return tuple(outgoing(f, s) for f, s in zip(self.activations, self.scales, strict=True))
@@ -71,8 +84,10 @@ class Symmetry:
         """
         widths = tuple(len(p) for p in self.permutations)
         if layers.widths != widths:
-            raise ValueError(f"network must have hidden widths {widths}, got {layers.widths}")
-        _require_same_functions("network must have the activations", self.activations, layers.activations)
+            raise ValueError(f"layers of the network must have hidden widths {widths}, got {layers.widths}")
+        _require_same_functions(
+            "layers of the network must have the activations", self.activations, layers.activations
+        )
         units = zip(self.permutations, self.scales, self.factors, self.shifts, self.activations, strict=True)
         for i, (p, s, f, shift, activation) in enumerate(units):
             s, f, shift = (t.to(layers.weights[i].device) for t in (s, f, shift))
@@ -113,7 +128,7 @@ def random_symmetry(network: DeepMLP, *, generator: torch.Generator) -> Symmetry
     return Symmetry(tuple(permutations), tuple(scales), network.activations)
 
 
-def align(a: DeepMLP, b: DeepMLP, *, tolerance: float = 1e-6) -> Symmetry | None:
+def align(a: DeepMLP, b: DeepMLP, *, tolerance: NonNegative = 1e-6) -> Symmetry | None:
     """The symmetry k that takes a to b, or None if none was found that does within ``tolerance``.
 
     What is returned needs no trust in the search: ``error`` is computed from the weights of k·a, as
@@ -152,9 +167,6 @@ def nearest_symmetry(a: DeepMLP, b: DeepMLP) -> Symmetry:
 
 
 def _require_one_architecture(a: DeepMLP, b: DeepMLP) -> None:
-    for name, network in (("a", a), ("b", b)):
-        if not isinstance(network, DeepMLP):
-            raise TypeError(f"{name} must be a DeepMLP, got {type(network).__name__}")
     shapes = [[tuple(w.shape) for w in n.weights] for n in (a, b)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"a and b must have the same shapes, got {shapes[0]} and {shapes[1]}")
@@ -345,8 +357,6 @@ def nearest_signed_permutation(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n
     ‖A − Q‖² = ‖A‖² + n − 2 Σ Q_ij A_ij, so Q is a linear assignment for |A| with the signs of A.
     Raises ValueError unless the matrix is square and finite.
     """
-    if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"matrix must be square, got shape {tuple(matrix.shape)}")
     if not torch.isfinite(matrix).all():
         raise ValueError("matrix must be finite, got NaN or infinity")
     row, column = scipy.optimize.linear_sum_assignment(-matrix.abs().cpu().numpy())

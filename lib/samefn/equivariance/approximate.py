@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..networks import DeepMLP
+from ..arguments import Finite, Positive
+from ..networks import DeepMLP, Layers
 from .alignment import nearest_symmetry, random_symmetry
 from .groups import Representation, cyclic, on_images, permutation_representation, representation, trivial
 from .layerwise import least_squares_action, symmetrise, transport
@@ -44,7 +45,7 @@ def planted_autoencoder(*, generator: torch.Generator) -> tuple[DeepMLP, Float[T
     return hiding.apply(network), k @ hidden.matrices[1] @ k.T
 
 
-def nudged(network: DeepMLP, size: float, *, generator: torch.Generator) -> DeepMLP:
+def nudged(network: DeepMLP, size: Finite, *, generator: torch.Generator) -> DeepMLP:
     """The network with normal noise of standard deviation ``size`` on all weights and biases."""
     layers = network.layers
     both = layers.weights + layers.biases
@@ -53,20 +54,20 @@ def nudged(network: DeepMLP, size: float, *, generator: torch.Generator) -> Deep
     return DeepMLP(noisy[:half], noisy[half:], network.activations)
 
 
-def tilted(network: DeepMLP, scale: float, *, generator: torch.Generator) -> DeepMLP:
+def tilted(network: DeepMLP, scale: Finite, *, generator: torch.Generator) -> DeepMLP:
     """The network with noise of size 0.1 on the rows of layer 1 alone, and layer 2 multiplied by
     ``scale``.
     """
-    layers = network.layers
+    layers = _two_layers(network)
     first, second = layers.weights
     noise = torch.randn(first.shape, generator=generator, dtype=torch.float64)
     moved = layers.replaced(0, first + 0.1 * noise).replaced(1, scale * second, scale * layers.biases[1])
     return network.rebuilt(moved)
 
 
-def with_faint_unit(network: DeepMLP, outgoing: float, *, generator: torch.Generator) -> DeepMLP:
+def with_faint_unit(network: DeepMLP, outgoing: Finite, *, generator: torch.Generator) -> DeepMLP:
     """One more unit with a random row, whose outgoing weights have norm ``outgoing``."""
-    layers = network.layers
+    layers = _two_layers(network)
     second = layers.weights[1]
     row = torch.randn(1, layers.weights[0].shape[1] + 1, generator=generator, dtype=torch.float64)
     draw = torch.randn(len(second), 1, generator=generator, dtype=torch.float64)
@@ -74,6 +75,12 @@ def with_faint_unit(network: DeepMLP, outgoing: float, *, generator: torch.Gener
     rows = torch.cat([layers.rows(0), row])
     wider = layers.replaced(0, rows[:, :-1], rows[:, -1])
     return network.rebuilt(wider.replaced(1, torch.cat([second, outgoing * column], 1)))
+
+
+def _two_layers(network: DeepMLP) -> Layers:
+    if len(network.weights) != 2:
+        raise ValueError(f"network must have two layers, got {len(network.weights)}")
+    return network.layers
 
 
 @torch.no_grad()
@@ -99,6 +106,11 @@ def telescope(
 
     ``fitted`` are A_0, …, A_L; δ_i is the error of layer i on the value of the layers below.
     """
+    sizes = [network.dim_in, *network.widths, network.dim_out]
+    if [f.shape[1] for f in fitted] != sizes or [f.shape[0] for f in fitted] != sizes:
+        raise ValueError(
+            f"fitted must be square matrices of sizes {sizes}, got shapes {[tuple(f.shape) for f in fitted]}"
+        )
     norms = [float(torch.linalg.matrix_norm(w, 2)) for w in network.weights]
     bound = torch.zeros(len(x), dtype=x.dtype)
     whole, y = network(x @ fitted[0].T), x
@@ -134,6 +146,8 @@ def weight_misfit(network: DeepMLP, g: Float[Tensor, "n n"]) -> float:
     return math.sqrt(sum(float((p - q).square().sum()) for p, q in pairs))
 
 
-def slope(a: tuple[float, float], b: tuple[float, float]) -> float:
+def slope(a: tuple[Positive, Positive], b: tuple[Positive, Positive]) -> float:
     """Of the line through two points (error end to end, error of layer 1) on logarithmic axes."""
+    if a[0] == b[0]:
+        raise ValueError(f"b must not lie above or below a, got {a} and {b}")
     return math.log(b[1] / a[1]) / math.log(b[0] / a[0])

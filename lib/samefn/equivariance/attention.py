@@ -11,6 +11,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..arguments import Count, NonNegative
 from ..draw import normal
 from ..networks import checked_weights, require_same_kind
 from .groups import Group, Representation, cycles
@@ -33,11 +34,8 @@ class MultiHeadAttention(nn.Module):
         output: Float[Tensor, "H d d_v"],
     ) -> None:
         super().__init__()
-        self.query = checked_weights("query", query, None, None, None)
-        heads, _, d = self.query.shape
-        self.key = checked_weights("key", key, *self.query.shape)
-        self.value = checked_weights("value", value, heads, None, d)
-        self.output = checked_weights("output", output, heads, d, self.value.shape[1])
+        self.query, self.key = checked_weights("query", query), checked_weights("key", key)
+        self.value, self.output = checked_weights("value", value), checked_weights("output", output)
         require_same_kind(query=query, key=key, value=value, output=output)
 
     @property
@@ -56,12 +54,15 @@ class MultiHeadAttention(nn.Module):
         """M_h = W_Q,hᵀ W_K,h and R_h = W_O,h W_V,h, which is all that the function knows of head h."""
         return self.query.mT @ self.key, self.output @ self.value
 
-    def maps(self, x: Float[Tensor, "*batch tokens d"]) -> Float[Tensor, "*batch H tokens tokens"]:
+    def maps(
+        self, x: Float[Tensor, "*batch tokens {self.dim_in}"]
+    ) -> Float[Tensor, "*batch H tokens tokens"]:
         """The attention map of each head: row i holds what token i attends to, and sums to 1."""
+        require_same_kind(query=self.query, x=x)
         scores = _each_head(x, self.query) @ _each_head(x, self.key).mT
         return torch.softmax(scores / self.query.shape[1] ** 0.5, dim=-1)
 
-    def forward(self, x: Float[Tensor, "*batch tokens d"]) -> Float[Tensor, "*batch tokens d"]:
+    def forward(self, x: Float[Tensor, "*batch tokens {self.dim_in}"]) -> Float[Tensor, "*batch tokens d"]:
         mixed = self.maps(x) @ _each_head(x, self.value)
         return rearrange(mixed, "... h t v -> ... t (h v)") @ rearrange(self.output, "h d v -> (h v) d")
 
@@ -75,14 +76,9 @@ def _each_head(
 
 
 def random_attention(
-    heads: int, d: int, d_k: int, d_v: int, *, generator: torch.Generator
+    heads: Count, d: Count, d_k: Count, d_v: Count, *, generator: torch.Generator
 ) -> MultiHeadAttention:
-    """Independent standard normal weights divided by √d, in float64.  Raises ValueError unless all sizes
-    are ≥ 1.
-    """
-    for name, size in (("heads", heads), ("d", d), ("d_k", d_k), ("d_v", d_v)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    """Independent standard normal weights divided by √d, in float64."""
     shapes = (heads, d_k, d), (heads, d_k, d), (heads, d_v, d), (heads, d, d_v)
     return MultiHeadAttention(*(normal(*shape, generator=generator) / d**0.5 for shape in shapes))
 
@@ -105,7 +101,7 @@ def scramble(
     return MultiHeadAttention(a.mT @ query, inverse_a @ key, inverse_b @ value, output @ b), order
 
 
-def random_invertible(count: int, n: int, *, generator: torch.Generator) -> Float[Tensor, "count n n"]:
+def random_invertible(count: Count, n: Count, *, generator: torch.Generator) -> Float[Tensor, "count n n"]:
     """Random rotations with columns scaled by 1/2 to 2, so that the inverse loses no digits."""
     rotation = torch.linalg.qr(torch.randn(count, n, n, generator=generator, dtype=torch.float64)).Q
     return rotation * 4 ** (torch.rand(count, 1, n, generator=generator, dtype=torch.float64) - 0.5)
@@ -132,7 +128,7 @@ def head_action(
     attention: MultiHeadAttention,
     rho: Representation,
     *,
-    tolerance: float = 1e-6,
+    tolerance: NonNegative = 1e-6,
     generator: torch.Generator | None = None,
 ) -> HeadAction:
     """The permutation of heads π_g with M_{π_g(h)} = ρ(g)⁻ᵀ M_h ρ(g)⁻¹ and R_{π_g(h)} = ρ(g) R_h ρ(g)⁻¹.
@@ -168,10 +164,6 @@ def head_action(
 
 def _acted_on(attention: MultiHeadAttention, rho: Representation) -> MultiHeadAttention:
     """The layer in float64 without gradients, if ρ can act on its features."""
-    if not isinstance(attention, MultiHeadAttention):
-        raise TypeError(f"attention must be a MultiHeadAttention, got {type(attention).__name__}")
-    if not isinstance(rho, Representation):
-        raise TypeError(f"rho must be a Representation, got {type(rho).__name__}")
     if rho.dimension != attention.dim_in:
         raise ValueError(f"rho must act on R^{attention.dim_in}, got dimension {rho.dimension}")
     weights = (attention.query, attention.key, attention.value, attention.output)

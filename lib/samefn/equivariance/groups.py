@@ -17,13 +17,18 @@ from sympy.combinatorics import PermutationGroup
 from sympy.combinatorics.named_groups import CyclicGroup, DihedralGroup, SymmetricGroup
 from torch import Tensor
 
+from ..arguments import Count
+
 Permutation = tuple[int, ...]
 
 
 @no_type_check  # called millions of times: see the module finite
 def compose(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     """x ↦ a(b(x)), for maps of finite sets given by their values."""
-    return tuple([a[y] for y in b])
+    try:
+        return tuple([a[y] for y in b])
+    except IndexError:
+        raise ValueError(f"b must have values from 0 to {len(a) - 1}, where a is defined, got {b}") from None
 
 
 @no_type_check
@@ -99,12 +104,16 @@ class Group:
         sorted.
         """
         members, found = list(members), [0]
+        if not all(0 <= member < len(self) for member in members):
+            raise ValueError(f"members must be positions from 0 to {len(self) - 1}, got {members}")
         for h in found:  # grows while it is read
             found += {self.table[g][h] for g in members} - set(found)
         return tuple(sorted(found))
 
     def cosets(self, subgroup: Sequence[int]) -> list[tuple[int, ...]]:
         """The left cosets gH of a subgroup H given by positions, each sorted, by their first elements."""
+        if self.subgroup(subgroup) != tuple(sorted(subgroup)):
+            raise ValueError(f"subgroup must be the positions of a subgroup, got {subgroup}")
         cosets = {tuple(sorted(row[h] for h in subgroup)) for row in self.table}
         return sorted(cosets)
 
@@ -141,29 +150,25 @@ def generated(*permutations: Permutation) -> Group:
 
 
 @lru_cache(typed=True)
-def cyclic(n: int) -> Group:
-    """C_n, the rotations of a regular n-gon; one generator.  Raises ValueError unless n ≥ 1."""
-    return group(f"C{_order(n, 1)}", CyclicGroup(n))
+def cyclic(n: Count) -> Group:
+    """C_n, the rotations of a regular n-gon; one generator."""
+    return group(f"C{n}", CyclicGroup(n))
 
 
 @lru_cache(typed=True)
-def dihedral(n: int) -> Group:
+def dihedral(n: Count) -> Group:
     """D_n, the 2n symmetries of a regular n-gon; generators rotation, reflection.  Raises ValueError
     unless n ≥ 3.
     """
-    return group(f"D{_order(n, 3)}", DihedralGroup(n))
+    if n < 3:
+        raise ValueError(f"n must be at least 3, got {n}")
+    return group(f"D{n}", DihedralGroup(n))
 
 
 @lru_cache(typed=True)
-def symmetric(n: int) -> Group:
-    """S_n, all permutations of n points.  Raises ValueError unless n ≥ 1."""
-    return group(f"S{_order(n, 1)}", SymmetricGroup(n))
-
-
-def _order(n: int, least: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < least:
-        raise ValueError(f"n must be an integer of at least {least}, got {n!r}")
-    return n
+def symmetric(n: Count) -> Group:
+    """S_n, all permutations of n points."""
+    return group(f"S{n}", SymmetricGroup(n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,12 +188,8 @@ class Representation:
 
     def __post_init__(self) -> None:
         m = self.matrices
-        if not isinstance(m, Tensor) or not m.is_floating_point():
-            raise TypeError("matrices must be a floating tensor")
-        if m.dim() != 3 or m.shape[0] != len(self.group) or m.shape[1] != m.shape[2]:
+        if len(m) != len(self.group) or m.numel() == 0:
             raise ValueError(f"matrices must have shape ({len(self.group)}, n, n), got {tuple(m.shape)}")
-        if self.centre is not None and self.centre.shape != m.shape[1:2]:
-            raise ValueError(f"centre must have shape ({m.shape[1]},), got {tuple(self.centre.shape)}")
         violation, g, h = self.violation()
         if not violation <= max(1e-8, 32 * torch.finfo(m.dtype).eps):
             raise ValueError(
@@ -290,7 +291,7 @@ def multiplied_out(
     return torch.stack([found[i] for i in range(len(group))])
 
 
-def trivial(group: Group, n: int = 1) -> Representation:
+def trivial(group: Group, n: Count = 1) -> Representation:
     """Every element acts on R^n as the identity."""
     return Representation(group, torch.eye(n, dtype=torch.float64).repeat(len(group), 1, 1))
 
@@ -301,16 +302,14 @@ def permutation_representation(group: Group) -> Representation:
     return Representation(group, torch.nn.functional.one_hot(images, images.shape[1]).mT.to(torch.float64))
 
 
-def on_images(group: Group, size: int | tuple[int, int]) -> Representation:
+def on_images(group: Group, size: Count | tuple[Count, Count]) -> Representation:
     """C_2 (left-right mirror), C_4 (quarter turns) or D_4 (both) on images of one channel, flattened.
 
     ``size`` is (height, width), or one number for both.  Generators act by ``torch.rot90`` and
-    ``torch.fliplr``.  Raises ValueError for any other group, for sizes that are no integers of at least 1,
-    and for quarter turns of images that are not square.
+    ``torch.fliplr``.  Raises ValueError for any other group, and for quarter turns of images that are not
+    square.
     """
     sides = size if isinstance(size, tuple) else (size, size)
-    if len(sides) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sides):
-        raise ValueError(f"size must be one or two integers of at least 1, got {size}")
     if group.name not in ("C2", "C4", "D4"):
         raise ValueError(f"group must be C2, C4 or D4, got {group.name}")
     height, width = sides

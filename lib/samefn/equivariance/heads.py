@@ -6,14 +6,16 @@ Matrices of heads are those of :meth:`PatchAttention.visible`, which need no act
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..arguments import Count
 from ..networks import checked_weights, require_same_kind
 from .attention import MultiHeadAttention, match_heads
-from .images import mirror_on_tokens
+from .images import Axis, mirror_on_tokens
 
 CLEAR = 0.2  # scores, or values, fit if they miss each other by less
 
@@ -35,23 +37,30 @@ class PatchAttention(nn.Module):
         decode: Float[Tensor, "n d"],
     ) -> None:
         super().__init__()
-        if not isinstance(attention, MultiHeadAttention):
-            raise TypeError(f"attention must be a MultiHeadAttention, got {type(attention).__name__}")
         self.embed = checked_weights("embed", embed, attention.dim_in, None)
-        self.positions = checked_weights("positions", positions, None, attention.dim_in)
+        self.positions, self.decode = (
+            checked_weights("positions", positions),
+            checked_weights("decode", decode),
+        )
         self.attention = attention
-        self.decode = checked_weights("decode", decode, self.embed.shape[1], attention.dim_in)
         require_same_kind(embed=embed, positions=positions, decode=decode, attention=attention.query)
 
-    def features(self, x: Float[Tensor, "... tokens n"]) -> Float[Tensor, "... tokens d"]:
+    def features(
+        self, x: Float[Tensor, "... {len(self.positions)} {self.embed.shape[1]}"]
+    ) -> Float[Tensor, "... tokens d"]:
         """z_t = E x_t + p_t."""
+        require_same_kind(embed=self.embed, x=x)
         return x @ self.embed.mT + self.positions
 
-    def maps(self, x: Float[Tensor, "... tokens n"]) -> Float[Tensor, "... H tokens tokens"]:
+    def maps(
+        self, x: Float[Tensor, "... {len(self.positions)} {self.embed.shape[1]}"]
+    ) -> Float[Tensor, "... H tokens tokens"]:
         """The attention map of each head on the patches x."""
         return self.attention.maps(self.features(x))
 
-    def forward(self, x: Float[Tensor, "... tokens n"]) -> Float[Tensor, "... tokens n"]:
+    def forward(
+        self, x: Float[Tensor, "... {len(self.positions)} {self.embed.shape[1]}"]
+    ) -> Float[Tensor, "... tokens n"]:
         return self.attention(self.features(x)) @ self.decode.mT
 
     def products(self) -> tuple[Float[Tensor, "H d d"], Float[Tensor, "H n d"]]:
@@ -81,17 +90,12 @@ class PatchAttention(nn.Module):
 
 
 def untrained_patch_attention(
-    n: int, tokens: int, d: int, heads: int, d_k: int, d_v: int, *, generator: torch.Generator
+    n: Count, tokens: Count, d: Count, heads: Count, d_k: Count, d_v: Count, *, generator: torch.Generator
 ) -> PatchAttention:
     """A layer to be trained, in float64.
 
     Positions are standard normal, weights uniform with the variance 1 / inputs.
-    Raises ValueError unless all sizes are ≥ 1.
     """
-    sizes = {"n": n, "tokens": tokens, "d": d, "heads": heads, "d_k": d_k, "d_v": d_v}
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
 
     def uniform(*shape: int, inputs: int) -> nn.Parameter:
         draw = torch.rand(*shape, generator=generator, dtype=torch.float64)
@@ -107,7 +111,7 @@ def untrained_patch_attention(
     return PatchAttention(uniform(d, n, inputs=n), positions, attention, uniform(n, d, inputs=d))
 
 
-def _on_grid(layer: PatchAttention, axis: str) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "n"]]:
+def _on_grid(layer: PatchAttention, axis: Axis) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "n"]]:
     """:func:`mirror_on_tokens` for the grid of a layer."""
     return mirror_on_tokens(len(layer.positions), layer.embed.shape[1], axis)
 
@@ -145,7 +149,7 @@ class HeadMatch:
 
 
 @torch.no_grad()
-def match(layer: PatchAttention, axis: str = "left-right") -> HeadMatch:
+def match(layer: PatchAttention, axis: Axis = "left-right") -> HeadMatch:
     """Which head is the mirror image of which: :func:`match_heads` with no bound on the misfit."""
     tau, sigma = _on_grid(layer, axis)
     both = torch.cat([sigma, len(sigma) + tau])
@@ -163,15 +167,12 @@ def match(layer: PatchAttention, axis: str = "left-right") -> HeadMatch:
 
 @torch.no_grad()
 def feature_action(
-    layer: PatchAttention, axis: str = "left-right", *, of: str = "both"
+    layer: PatchAttention, axis: Axis = "left-right", *, of: Literal["both", "pixels"] = "both"
 ) -> Float[Tensor, "d d"]:
     """The matrix T with E S = T E and p_τ(t) = T p_t, by least squares.
 
     With ``of="pixels"`` it is T = E S E⁺, from the first condition alone: then the second is a prediction.
-    Raises ValueError for another ``of``.
     """
-    if of not in ("both", "pixels"):
-        raise ValueError(f"of must be 'both' or 'pixels', got {of!r}")
     tau, sigma = _on_grid(layer, axis)
     if of == "pixels":
         return layer.embed[:, sigma] @ torch.linalg.pinv(layer.embed)
@@ -180,7 +181,9 @@ def feature_action(
 
 
 @torch.no_grad()
-def positions_error(layer: PatchAttention, axis: str = "left-right", *, of: str = "both") -> float:
+def positions_error(
+    layer: PatchAttention, axis: Axis = "left-right", *, of: Literal["both", "pixels"] = "both"
+) -> float:
     """‖p_τ(t) − T p_t‖ / ‖p_t‖ over all tokens, with T from :func:`feature_action`."""
     tau, _ = _on_grid(layer, axis)
     predicted = layer.positions @ feature_action(layer, axis, of=of).mT
@@ -188,7 +191,7 @@ def positions_error(layer: PatchAttention, axis: str = "left-right", *, of: str 
 
 
 @torch.no_grad()
-def visible_positions_error(layer: PatchAttention, axis: str = "left-right") -> float:
+def visible_positions_error(layer: PatchAttention, axis: Axis = "left-right") -> float:
     """How far the positions are from equivariant in what the function sees of them; there is no T to fit.
 
     That is Eᵀ M_hᵀ p_t, Eᵀ M_h (p_t − p̄) and R_h (p_t − p̄) for the matched heads, each kind divided

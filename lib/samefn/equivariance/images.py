@@ -6,50 +6,46 @@ Everywhere channels come first, as in torch; no shape tells that the channels of
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-AXES = {"left-right": -1, "up-down": -2}
+from ..arguments import Count
 
-
-def _require_axis(axis: object) -> None:
-    if axis not in AXES:
-        raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
+Axis = Literal["left-right", "up-down"]
+AXES: dict[Axis, int] = {"left-right": -1, "up-down": -2}
 
 
 def mirrored(
-    x: Float[Tensor, "... d"], shape: tuple[int, int, int], axis: str = "left-right"
+    x: Float[Tensor, "... d"], shape: tuple[Count, Count, Count], axis: Axis = "left-right"
 ) -> Float[Tensor, "... d"]:
     """The mirror images of flattened images of ``shape`` (channels, height, width).
 
-    Raises ValueError for another axis than "left-right" and "up-down", or rows of another length.
+    Raises ValueError for rows of another length.
     """
-    _require_axis(axis)
-    if len(shape) != 3:
-        raise ValueError(f"shape must be (channels, height, width), got {shape}")
     d = math.prod(shape)
     if x.shape[-1] != d:
         raise ValueError(f"x must have rows of length {d} for images of shape {shape}, got {x.shape[-1]}")
     return x.unflatten(-1, shape).flip(AXES[axis]).flatten(-3)
 
 
-def to_patches(images: Float[Tensor, "... height width"], size: int) -> Float[Tensor, "... tokens n"]:
+def to_patches(images: Float[Tensor, "... height width"], size: Count) -> Float[Tensor, "... tokens n"]:
     """Square patches of ``size`` pixels as tokens, row by row, each flattened: n = size².
 
     Raises ValueError if the patches do not fill the image.
     """
     height, width = images.shape[-2:]
-    if size < 1 or height % size or width % size:
+    if height % size or width % size:
         raise ValueError(
             f"size must divide the height and width of the images, {height} and {width}, got {size}"
         )
     return rearrange(images, "... (row y) (column x) -> ... (row column) (y x)", y=size, x=size)
 
 
-def from_patches(tokens: Float[Tensor, "... tokens n"], columns: int) -> Float[Tensor, "... height width"]:
+def from_patches(tokens: Float[Tensor, "... tokens n"], columns: Count) -> Float[Tensor, "... height width"]:
     """The images whose patches are ``tokens``, ``columns`` of them in each row.
 
     The inverse of :func:`to_patches`.  Raises ValueError if the tokens are no squares or do not fill
@@ -57,20 +53,20 @@ def from_patches(tokens: Float[Tensor, "... tokens n"], columns: int) -> Float[T
     """
     count, n = tokens.shape[-2:]
     size = math.isqrt(n)
-    if size**2 != n or columns < 1 or count % columns:
-        raise ValueError(f"tokens must be squares in rows of {columns}, got {count} tokens of {n} pixels")
+    if size**2 != n:
+        raise ValueError(f"tokens must be squares, got {n} pixels in each")
+    if count % columns:
+        raise ValueError(f"columns must divide the number of tokens, {count}, got {columns}")
     return rearrange(tokens, "... (row column) (y x) -> ... (row y) (column x)", column=columns, y=size)
 
 
 def mirror_on_tokens(
-    tokens: int, n: int, axis: str = "left-right"
+    tokens: Count, n: Count, axis: Axis = "left-right"
 ) -> tuple[Int[Tensor, "{tokens}"], Int[Tensor, "{n}"]]:
     """Where the mirror takes square grids of tokens and of pixels: τ and σ, their own inverses.
 
-    (gX)_τ(t) is x_t read in the order σ.  Raises ValueError for another axis than "left-right" and
-    "up-down", or numbers that are no squares.
+    (gX)_τ(t) is x_t read in the order σ.  Raises ValueError for numbers that are no squares.
     """
-    _require_axis(axis)
     sides = math.isqrt(tokens), math.isqrt(n)
     if (sides[0] ** 2, sides[1] ** 2) != (tokens, n):
         raise ValueError(f"tokens and n must be squares, got {tokens} and {n}")
@@ -79,7 +75,7 @@ def mirror_on_tokens(
 
 
 def mirrored_tokens(
-    x: Float[Tensor, "... tokens n"], axis: str = "left-right"
+    x: Float[Tensor, "... tokens n"], axis: Axis = "left-right"
 ) -> Float[Tensor, "... tokens n"]:
     """The tokens of the mirror image: gX."""
     tau, sigma = mirror_on_tokens(x.shape[-2], x.shape[-1], axis)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..arguments import Count, Positive
 from ..networks import DeepMLP
 from .alignment import Symmetry, align, mismatches, nearest_symmetry
 from .groups import Group, Permutation, Representation, cycles, multiplied_out
@@ -55,7 +56,11 @@ def worst_violation(
         raise ValueError(
             f"x must have {rho_in.dimension} columns to be acted on by rho_in, got shape {tuple(x.shape)}"
         )
+    if x.numel() == 0:
+        raise ValueError(f"x must not be empty, got shape {tuple(x.shape)}")
     y, again = f(x), f(x)
+    if not isinstance(y, Tensor):
+        raise TypeError(f"f must return a Tensor, got {type(y).__name__}")
     if y.shape[-1] != rho_out.dimension:
         raise ValueError(
             f"rho_out must act on the {y.shape[-1]} outputs of f, but has dimension {rho_out.dimension}"
@@ -74,10 +79,7 @@ def worst_violation(
 
 
 def require_one_group(rho_in: Representation, rho_out: Representation) -> None:
-    """Raises TypeError unless both are representations, ValueError unless of one group."""
-    for name, rho in (("rho_in", rho_in), ("rho_out", rho_out)):
-        if not isinstance(rho, Representation):
-            raise TypeError(f"{name} must be a Representation, got {type(rho).__name__}")
+    """Raises ValueError unless both are representations of one group."""
     if rho_in.group != rho_out.group:
         raise ValueError(
             "rho_in and rho_out must be representations of the same group, "
@@ -90,12 +92,13 @@ def layer_errors(
     representations: Sequence[Representation],
     *,
     generator: torch.Generator,
-    count: int = 20,
+    count: Count = 20,
 ) -> list[float]:
     """How far each layer is from equivariance, on ``count`` normal inputs of that layer.
 
     ``representations`` are those on the input, each hidden layer and the output.
     """
+    _require_fitting(network, representations)
     errors = []
     for i, (before, after) in enumerate(pairwise(representations), 1):
         y = torch.randn(count, before.dimension, generator=generator, dtype=torch.float64)
@@ -113,18 +116,23 @@ def symmetrise(network: DeepMLP, representations: Sequence[Representation]) -> D
     permutations for odd ones).  What cancels in a mean to rounding is set to 0.  Raises ValueError if they
     do not fit the layers.
     """
-    wanted = [network.dim_in, *network.widths, network.dim_out]
-    if [r.dimension for r in representations] != wanted:
-        raise ValueError(
-            f"representations must have dimensions {wanted}, got {[r.dimension for r in representations]}"
-        )
+    _require_fitting(network, representations)
     layers = about_centres(network.layers)
     for i, (before, after) in enumerate(pairwise(representations)):
-        require_one_group(before, after)
         left, right = (rho.matrices.to(layers.weights[i]) for rho in (after, before))
         weights, biases = left @ layers.weights[i] @ torch.linalg.inv(right), left @ layers.biases[i]
         layers = layers.replaced(i, _mean(weights), _mean(biases))
     return network.rebuilt(about_centres(layers, -1))
+
+
+def _require_fitting(network: DeepMLP, representations: Sequence[Representation]) -> None:
+    wanted, got = [network.dim_in, *network.widths, network.dim_out], [r.dimension for r in representations]
+    if got != wanted:
+        raise ValueError(f"representations must have dimensions {wanted}, got {got}")
+    if any(rho.group != representations[0].group for rho in representations):
+        raise ValueError(
+            f"representations must be of one group, got {[r.group.name for r in representations]}"
+        )
 
 
 def _mean(terms: Tensor) -> Tensor:
@@ -146,7 +154,7 @@ def latent_actions(
     rho_in: Representation,
     rho_out: Representation,
     *,
-    tolerance: float = 1e-6,
+    tolerance: Positive = 1e-6,
     generator: torch.Generator | None = None,
 ) -> list[LatentAction]:
     """The representations ρ_1, …, ρ_{L-1} on the hidden layers for which every layer is equivariant.
@@ -176,8 +184,6 @@ def latent_actions(
     :class:`NotIdentifiable` naming group element, layer and unit if θ and θ^g are not aligned by any
     symmetry to ``tolerance``, or saying that the alignments of the generators do not compose to an action.
     """
-    if not isinstance(network, DeepMLP):
-        raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
     double = DeepMLP(network.layers.weights, network.layers.biases, network.activations)
     generator = generator or torch.Generator().manual_seed(0)
     x = torch.randn(64, network.dim_in, generator=generator, dtype=torch.float64)
@@ -262,7 +268,11 @@ def _homomorphisms(group: Group, alignments: Sequence[Symmetry]) -> tuple[list[T
     return found, [replace(k, scales=tuple(own)) for k, own in zip(alignments, scales, strict=True)]
 
 
-def transport(network: DeepMLP, a: Float[Tensor, "n n"], b: Float[Tensor, "k k"]) -> DeepMLP:
+def transport(
+    network: DeepMLP,
+    a: Float[Tensor, "{network.dim_in} {network.dim_in}"],
+    b: Float[Tensor, "{network.dim_out} {network.dim_out}"],
+) -> DeepMLP:
     """θ^g = (g·θ_1, θ_2, …, g·θ_L): the network with the function b f(a⁻¹ x) ([B], the adjunction for
     MLPs).
     """

@@ -5,12 +5,14 @@ through ReLU.
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..arguments import Natural
 from ..networks import DeepMLP
 from .groups import Representation
 
@@ -30,13 +32,11 @@ def closest_permutation(network: DeepMLP, rho: Representation, x: Float[Tensor, 
     return float((least / after.square().sum()).sqrt())
 
 
-def invertible_integer_matrices(n: int, largest: int) -> np.ndarray:
+def invertible_integer_matrices(n: Literal[2, 3], largest: Natural) -> np.ndarray:
     """All invertible n×n matrices with entries −1, …, ``largest``, shape (count, n, n), for n = 2 or 3.
 
-    Raises ValueError for another n: the determinant is written out, in integers.
+    The determinant is written out, in integers.
     """
-    if n not in (2, 3):
-        raise ValueError(f"n must be 2 or 3, got {n}")
     matrices = np.array(list(itertools.product(range(-1, largest + 1), repeat=n * n))).reshape(-1, n, n)
     if n == 2:
         determinant = matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] * matrices[:, 1, 0]

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import Finite, NonNegative
 from ..networks import DeepMLP, Layers
 from .units import CHUNK, directions, distances, free_scale, incoming, is_signed, outgoing, ratio, sizes
 
@@ -48,7 +49,7 @@ def fold(network: DeepMLP, layer: int, unit: int) -> Move:
 
 
 def merge(
-    network: DeepMLP, layer: int, unit: int, into: int, factor: float = 1.0, *, share: float = 1.0
+    network: DeepMLP, layer: int, unit: int, into: int, factor: Finite = 1.0, *, share: Finite = 1.0
 ) -> Move:
     """Leave out ``unit``, a clone of ``into`` with ``factor`` times its value (about the activation's
     centre), and add up the outgoing weights.
@@ -151,7 +152,7 @@ class Reduced:
         return self.network.rebuilt(layers)
 
 
-def reduce(network: DeepMLP, *, tolerance: float | None = None) -> Reduced:
+def reduce(network: DeepMLP, *, tolerance: NonNegative | None = None) -> Reduced:
     """Remove inactive, constant and cloned units until none is left.
 
     *Inactive*: no outgoing weight; dropped.  *Constant*: no incoming weight; its value goes into the
@@ -168,12 +169,10 @@ def reduce(network: DeepMLP, *, tolerance: float | None = None) -> Reduced:
     weights overflows.  Source: [B], Definition 3, for multilayer perceptrons; for tanh and one hidden
     layer what is left is irreducible in the sense of Sussmann (1992).
     """
-    if not isinstance(network, DeepMLP):
-        raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
     if tolerance is None:
         tolerance = 32 * torch.finfo(network.weights[0].dtype).eps
-    if not 0 <= tolerance < 1:
-        raise ValueError(f"tolerance must be at least 0 and below 1, got {tolerance}")
+    if not tolerance < 1:
+        raise ValueError(f"tolerance must be below 1, got {tolerance}")
     state = _Reduction(network.layers, tolerance)
     while any([state.shrink(i) for i in range(len(network.widths))]):
         pass

@@ -9,12 +9,15 @@ monomial s ≠ 0, about 0.  These are the groups K_i of [B], Definition 1, apart
 
 from __future__ import annotations
 
+from typing import Literal
+
 import sympy
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import Finite
 from ..networks import Layers
 
 CHUNK = 4096  # pairs of rows whose difference is formed at once
@@ -67,7 +70,7 @@ def _power(scale: Tensor, exponent: float) -> Tensor:
     return scale.sign() * scale.abs() ** exponent
 
 
-def about_centres(layers: Layers, sign: int = 1) -> Layers:
+def about_centres(layers: Layers, sign: Literal[1, -1] = 1) -> Layers:
     """The same layers for inputs z − p and values y − q of the units: what is allowed is linear there.
 
     With ``sign`` −1, back again.
@@ -124,7 +127,7 @@ def distances(a: Float[Tensor, "n k"], b: Float[Tensor, "m k"]) -> Float[Tensor,
 def gaps(
     a: tuple[Float[Tensor, "n k"], Float[Tensor, "n"]],
     b: tuple[Float[Tensor, "m k"], Float[Tensor, "m"]],
-    sign: float = 1.0,
+    sign: Finite = 1.0,
 ) -> Float[Tensor, "n m"]:
     """Distances of all rows a_i from all rows ± b_j, each relative to the longer of the two: from 0 to 2.
 

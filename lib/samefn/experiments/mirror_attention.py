@@ -22,7 +22,7 @@ from ..equivariance.heads import (
     untrained_patch_attention,
     visible_positions_error,
 )
-from ..equivariance.images import mirrored_tokens, to_patches
+from ..equivariance.images import Axis, mirrored_tokens, to_patches
 from . import protocol
 from .data import natural_patches
 from .training import Loss, Record, train
@@ -85,7 +85,7 @@ def mirror_loss(x: Float[Tensor, "count tokens n"], setting: Setting) -> Loss[nn
 
 
 @torch.no_grad()
-def end_to_end(layer: PatchAttention, x: Float[Tensor, "count tokens n"], axis: str = "left-right") -> float:
+def end_to_end(layer: PatchAttention, x: Float[Tensor, "count tokens n"], axis: Axis = "left-right") -> float:
     """The median over x of ‖f(gX) − g f(X)‖ / ‖f(X)‖."""
     y, moved = layer(x), layer(mirrored_tokens(x, axis))
     off = (moved - mirrored_tokens(y, axis)).flatten(1).norm(dim=1)

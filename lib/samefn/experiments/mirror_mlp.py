@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .. import activations
 from ..arguments import Count, Positive, Seed
 from ..equivariance.alignment import Symmetry, nearest_signed_permutation, nearest_symmetry
-from ..equivariance.images import AXES, mirrored
+from ..equivariance.images import AXES, Axis, mirrored
 from ..equivariance.layerwise import hidden_values, least_squares_action, transport
 from ..networks import DeepMLP
 from . import protocol
@@ -129,7 +129,7 @@ class LayerFit:
 def fit_layers(
     network: DeepMLP,
     shape: Shape,
-    axis: str = "left-right",
+    axis: Axis = "left-right",
     *,
     samples: Count = 100_000,
     noise_scale: Positive = 1.0,
@@ -170,7 +170,7 @@ def errors(
     return found
 
 
-def mirror_symmetry(network: DeepMLP, shape: Shape, axis: str = "left-right") -> Symmetry:
+def mirror_symmetry(network: DeepMLP, shape: Shape, axis: Axis = "left-right") -> Symmetry:
     """The symmetry k that takes the network nearest to its mirror image.
 
     The image is θ^g = (W_1 ρ(g)⁻¹, W_2, …, ρ'(g) W_L).  There is no bound on the distance: a trained
@@ -199,7 +199,7 @@ class Units:
     opposite: Float[Tensor, "width"]
 
 
-def units(network: DeepMLP, shape: Shape, axis: str = "left-right") -> Units:
+def units(network: DeepMLP, shape: Shape, axis: Axis = "left-right") -> Units:
     """Which unit of the first layer is the mirror image of which, by :func:`mirror_symmetry`."""
     symmetry, layers = mirror_symmetry(network, shape, axis), network.layers
     partner, sign = symmetry.permutations[0], symmetry.factors[0]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import scipy.linalg
 import torch
@@ -38,7 +38,6 @@ from .criterion import (
     normalised,
     odd_slope_of,
     rebuilt,
-    require_residual,
     require_units,
 )
 from .deviation import compare
@@ -208,7 +207,6 @@ def absorb(residual: Residual) -> Absorption:
     which holds them exactly.  What an answer promises: :class:`Absorption`.
     Raises TypeError if ``residual`` is not a Residual.
     """
-    require_residual(residual)
     rule = next(rule for rule in RULES if rule.applies(residual))
     match rule.verdict:
         case "always":
@@ -297,7 +295,7 @@ def _by_rank(residual: Residual, rule: Rule) -> Absorption:
     return _checked(residual, exact, rebuilt(exact.block, **weights), rule.reason, rule.claim)
 
 
-def flip(block: MLP | GatedMLP, units: Iterable[int]) -> MLP | GatedMLP:
+def flip(block: MLP | GatedMLP, units: Iterable[SupportsIndex]) -> MLP | GatedMLP:
     """The block with the rows of ``units`` negated, its output bias adjusted if it has one.
 
     For an activation of odd slope c this changes the function by -2c Σ a_i (u_i·x) over the units,

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import numpy as np
 import scipy.optimize
@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ..arguments import Count
 from ..networks import MLP, GatedMLP, Residual
 
 EPS = 2.0**-52
@@ -64,12 +65,7 @@ def narrowed(block: MLP | GatedMLP, like: Tensor) -> MLP | GatedMLP:
     return rebuilt(block, **(narrow if exact else wide))
 
 
-def require_residual(residual: Residual) -> None:
-    if not isinstance(residual, Residual):
-        raise TypeError(f"residual must be a Residual, got {type(residual).__name__}")
-
-
-def require_units(block: MLP | GatedMLP, units: Iterable[int]) -> list[int]:
+def require_units(block: MLP | GatedMLP, units: Iterable[SupportsIndex]) -> list[int]:
     """The units as a list of numbers.
 
     Raises TypeError for what is not an integer (a mask of booleans too), ValueError for a unit that the
@@ -148,7 +144,7 @@ def frobenius(x: Tensor) -> float:
     return float(ldexp(ldexp(x, -exponent).norm(), exponent)) if x.numel() else 0.0
 
 
-def positive_factor(gram: Tensor, terms: int) -> tuple[Tensor, float] | None:
+def positive_factor(gram: Float[Tensor, "m m"], terms: Count) -> tuple[Tensor, float] | None:
     """C and μ with CCᵀ ≤ Γ - μ/2 as quadratic forms, or None; Γ is a Gram matrix of diagonal at most 1.
 
     ``terms`` is how many products make an entry of ``gram``.  The rounding of entries and that of the
@@ -298,7 +294,6 @@ def criterion_of(residual: Residual) -> Criterion:
     Raises TypeError for anything but a Residual, ValueError if flipping a unit of its block changes more
     than the linear part.
     """
-    require_residual(residual)
     block, slope = residual.block, odd_slope_of(residual.block)
     if slope is None:
         raise ValueError(
@@ -323,10 +318,6 @@ def certified_bound(residual: Residual, y: Float[Tensor, "d k"]) -> float:
     (d×(d+1) where the block has biases but no output bias), or if there is no submatrix criterion.
     """
     criterion = criterion_of(residual)
-    if not isinstance(y, Tensor):
-        raise TypeError(f"y must be a torch.Tensor, got {type(y).__name__}")
-    if not y.is_floating_point():
-        raise TypeError(f"y must have a floating dtype, got {y.dtype}")
     if not torch.isfinite(y).all():
         raise ValueError("y must be finite, got NaN or infinity")
     if y.shape != criterion.target.shape:
@@ -517,7 +508,7 @@ def _by_halves(criterion: Criterion) -> Found | Refuted | Undecided:
     return Refuted(margin) if margin > 0 else Undecided("precision")
 
 
-def probe(n: int) -> Float[Tensor, "n"]:
+def probe(n: Count) -> Float[Tensor, "n"]:
     """A fixed unit vector without pattern, which no vector of a few round numbers is orthogonal to by chance.
 
     The angles k² are equidistributed (Weyl); and as nothing is drawn, no verdict depends on a seed.

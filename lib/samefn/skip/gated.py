@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation, get
+from ..arguments import Count
 from ..networks import Block, GatedMLP, Residual, Stack, checked_weights
 
 # sign(z)√|z|: continuous at 0 and vertical there
@@ -34,11 +35,9 @@ STEP = Activation(
 def quadratic_constant(block: GatedMLP) -> float:
     """κ = ‖W_down‖₂ ‖W_up‖₂ max ‖w_i‖, ‖·‖₂ the largest singular value.
 
-    If |g(z)| ≤ |z| for all z, then ‖G(x)‖ ≤ κ ‖x‖².  Raises TypeError unless ``block`` is gated,
-    ValueError if it has a gate bias.
+    If |g(z)| ≤ |z| for all z, then ‖G(x)‖ ≤ κ ‖x‖².  Raises ValueError if ``block`` has a gate
+    bias.
     """
-    if not isinstance(block, GatedMLP):
-        raise TypeError(f"block must be a GatedMLP, got {type(block).__name__}")
     if block.gate_bias is not None:
         raise ValueError("block must have no gate bias: with one it is not quadratic at 0")
     down, up = (float(torch.linalg.matrix_norm(w, 2)) for w in (block.down, block.up))
@@ -67,14 +66,13 @@ def slope_at_zero(
     return float(np.polyfit(radii.log().numpy(), sizes.log().numpy(), 1)[0])
 
 
-def nearest_to_the_skip(activation: str | Activation, m: int) -> GatedMLP:
+def nearest_to_the_skip(activation: str | Activation, m: Count) -> GatedMLP:
     """A gated block of width m on the line, fitted to x on [-1, 1] by least squares in W_down.
 
-    Gates ± from 1 to 60, in geometric progression; values u_i = 1.  Raises ValueError unless m is even
-    and at least 2.
+    Gates ± from 1 to 60, in geometric progression; values u_i = 1.  Raises ValueError unless m is even.
     """
-    if m < 2 or m % 2:
-        raise ValueError(f"m must be even and at least 2, got {m}")
+    if m % 2:
+        raise ValueError(f"m must be even, got {m}")
     half = torch.from_numpy(np.geomspace(1, 60, m // 2))
     gate, up = torch.cat([half, -half])[:, None], torch.ones(m, 1, dtype=torch.float64)
     x = torch.linspace(-1, 1, 2001, dtype=torch.float64)[:, None]
@@ -87,10 +85,9 @@ def biased_pair(gate: Float[Tensor, "d d"], bias: Float[Tensor, "d"]) -> tuple[R
     """A SwiGLU block with gate bias, width 2d, and a residual-free one of that width equal to x + block(x).
 
     For each j the units SiLU(w_j·x ± b_j) x_j, w_j the rows of ``gate`` and b_j the entries of ``bias``.
-    Raises TypeError or ValueError unless both are finite, of these shapes, and no b_j is 0.
+    Raises ValueError unless both are finite and no b_j is 0.
     """
-    gate = checked_weights("gate", gate, None, len(gate)).detach()
-    bias = checked_weights("bias", bias, len(gate)).detach()
+    gate, bias = checked_weights("gate", gate).detach(), checked_weights("bias", bias).detach()
     if bool((bias == 0).any()):
         raise ValueError(f"bias must have no zero entry, got {bias.tolist()}")
     eye = torch.eye(len(gate), dtype=gate.dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import scipy.optimize
 import torch
@@ -11,32 +9,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation, get
+from ..arguments import Count, Finite, Positive
 from ..networks import MLP, Residual, checked_weights
 
 # --- distances: the propositions of the chapter's section "But approximately?" ----------------------
 
 
-def two_radii_bound(degree: float, r: float, R: float) -> float:
+def two_radii_bound(degree: Finite, r: Positive, R: Positive) -> float:
     """|rRᵏ − rᵏR|/(rᵏ + Rᵏ): no D of degree k comes closer to x at both radii r and R.
 
-    Raises ValueError unless 0 < r < R, all finite, and the degree is finite.
+    Raises ValueError unless r < R.
     """
-    if not 0 < r < R < math.inf:
-        raise ValueError(f"r and R must satisfy 0 < r < R < ∞, got {r} and {R}")
-    if not math.isfinite(degree):
-        raise ValueError(f"degree must be finite, got {degree}")
+    if not r < R:
+        raise ValueError(f"r must be less than R, got {r} and {R}")
     power = (r / R) ** degree  # no power of r or R alone, which could overflow
     return abs(r - R * power) / (1 + power)
 
 
-def best_on_ray(degree: float) -> tuple[float, float]:
+def best_on_ray(degree: Positive) -> tuple[float, float]:
     """(μ, max |λ − μλᵏ| over 0 ≤ λ ≤ 1) for the best μ, where k = ``degree`` > 0.
 
-    At the best μ the largest errors inside the interval and at its end balance.  Raises
-    ValueError unless the degree is positive and finite.
+    At the best μ the largest errors inside the interval and at its end balance.
     """
-    if not 0 < degree < math.inf:
-        raise ValueError(f"degree must be positive and finite, got {degree}")
     if degree == 1:
         return 1.0, 0.0
 
@@ -50,21 +44,18 @@ def best_on_ray(degree: float) -> tuple[float, float]:
 
 
 def disc_fit(
-    activation: str | Activation, m: int, turn: float = 0.0, radii: int = 24, directions: int = 360
+    activation: str | Activation, m: Count, turn: Finite = 0.0, radii: Count = 24, directions: Count = 360
 ) -> tuple[float, float]:
     """Least-squares fit of x on the unit disc by a block whose m rows form a regular polygon.
 
     Returns (relative root-mean-square error, the least such error over *all* functions of the
     activation's degree on the same grid).  ``turn`` rotates the polygon, in radians.  The grid is a
     product of directions and Gauss–Legendre radii, so that the bound for rays holds on it exactly.
-    Raises ValueError unless the activation has a degree and m, ``radii`` and ``directions`` are positive.
+    Raises ValueError unless the activation has a degree.
     """
     activation = get(activation)
     if activation.degree is None:
         raise ValueError(f"activation must be positively homogeneous, got {activation.name}")
-    for name, value in (("m", m), ("radii", radii), ("directions", directions)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
     r, weight = _gauss_radii(radii)
     x = (r[:, None, None] * _circle(directions)).reshape(-1, 2)
     root = weight.sqrt().repeat_interleave(directions)[:, None]
@@ -95,13 +86,8 @@ def _circle(n: int, turn: float = 0.0) -> Float[Tensor, "n 2"]:
 # --- what biases change -----------------------------------------------------------------------------
 
 
-def identity_with_biases(d: int) -> MLP:
-    """x as a ReLU² block with biases, from (z+1)² − (z−1)² = 4z and σ(z) + σ(−z) = z²: 4d units, float64.
-
-    Raises ValueError unless d ≥ 1.
-    """
-    if d < 1:
-        raise ValueError(f"d must be at least 1, got {d}")
+def identity_with_biases(d: Count) -> MLP:
+    """x as a ReLU² block with biases, from (z+1)² − (z−1)² = 4z and σ(z) + σ(−z) = z²: 4d units, float64."""
     eye, one = torch.eye(d, dtype=torch.float64), torch.ones(d, dtype=torch.float64)
     up = torch.cat([eye, -eye, eye, -eye])
     down = torch.cat([eye, eye, -eye, -eye], 1) / 4
@@ -111,10 +97,10 @@ def identity_with_biases(d: int) -> MLP:
 def biased_pair(basis: Float[Tensor, "d d"]) -> tuple[Residual, MLP]:
     """A ReLU² block with biases, width 2d, and a residual-free one of that width equal to x + block(x).
 
-    The units are σ(v_k·x ± 1), v_k the rows of ``basis``.  Raises TypeError or ValueError unless
-    ``basis`` is a finite invertible matrix.
+    The units are σ(v_k·x ± 1), v_k the rows of ``basis``.  Raises ValueError unless ``basis``
+    is a finite invertible matrix.
     """
-    basis = checked_weights("basis", basis, None, len(basis)).detach()
+    basis = checked_weights("basis", basis).detach()
     d, rank = len(basis), int(torch.linalg.matrix_rank(basis))
     if rank < d:
         raise ValueError(f"basis must be invertible, got rank {rank} for shape {tuple(basis.shape)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, SupportsIndex, get_args
 
 import torch
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..activations import Activation
+from ..arguments import Finite, NonNegative
 from ..networks import MLP, GatedMLP, Residual, random_mlp
 from .collect import constants_count, keys_of
 from .criterion import (
@@ -26,7 +28,9 @@ from .criterion import (
 SPANNED = 1e-9  # of what is missing may be missed: the rows of the units then span it, up to rounding
 
 
-def plant(block: MLP | GatedMLP, units: Iterable[int], skip: Float[Tensor, "d d"] | None = None) -> Residual:
+def plant(
+    block: MLP | GatedMLP, units: Iterable[SupportsIndex], skip: Float[Tensor, "d d"] | None = None
+) -> Residual:
     """A residual block that absorbs its skip by flipping ``units``: the nearest in their columns a_i.
 
     Adds to those columns the least change (in Frobenius norm) after which 2c P_S = -A, each entry of
@@ -59,10 +63,11 @@ def plant(block: MLP | GatedMLP, units: Iterable[int], skip: Float[Tensor, "d d"
 
 # --- examples that several chapters share ---------------------------------------------------------
 
-SPARE_UNITS = ("dead unit", "duplicated unit", "opposite pair")
+SpareUnit = Literal["dead unit", "duplicated unit", "opposite pair"]
+SPARE_UNITS: tuple[SpareUnit, ...] = get_args(SpareUnit)
 
 
-def running_example(moved: float = 0.0) -> Residual:
+def running_example(moved: Finite = 0.0) -> Residual:
     """The ReLU chapter's block in float64: d = 2, m = 4, P_S = -I for S = {0, 1, 2} and for no other S.
 
     ``moved`` is added to the first entry of W_down, so that P_S + I = diag(moved, 0).
@@ -73,17 +78,15 @@ def running_example(moved: float = 0.0) -> Residual:
 
 
 def spare_unit_block(
-    kind: str, activation: str | Activation = "relu", *, generator: torch.Generator
+    kind: SpareUnit, activation: str | Activation = "relu", *, generator: torch.Generator
 ) -> Residual:
     """A block in the plane, m = 6, degenerate in one way, that absorbs its skip although P_S = -I for no S.
 
     ``kind``, one of ``SPARE_UNITS``, says what unit 5 is: "dead unit" (a_5 = 0), "duplicated unit"
     (u_5 = u_0) or "opposite pair" (u_5 = -u_0).  The set {1, 2, 3} misses -I by a matrix v u_0ᵀ only,
     and unit 5 makes that up: v (u_0·x) = v σ(u_0·x) - v σ(-u_0·x).
-    Raises ValueError for another ``kind``, or where σ(z) - σ(-z) is not z.
+    Raises ValueError where σ(z) - σ(-z) is not z.
     """
-    if kind not in SPARE_UNITS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, SPARE_UNITS))}, got {kind!r}")
     block = random_mlp(2, 6, activation, generator=generator)
     if block.activation.odd_slope != 0.5:
         raise ValueError(f"activation must satisfy σ(z) - σ(-z) = z, got {block.activation.name}")
@@ -97,7 +100,7 @@ def spare_unit_block(
     return Residual(planted.block)
 
 
-def subsets_that_work(residual: Residual, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
+def subsets_that_work(residual: Residual, tolerance: NonNegative = 1e-9) -> list[tuple[int, ...]]:
     """All S with ‖A + 2c P_S‖_F ≤ ``tolerance``, as sorted tuples, by trying all 2^m; for small blocks.
 
     Raises as :func:`~samefn.skip.criterion.subset_distances` does.

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..arguments import Natural
 from ..networks import MLP, GatedMLP, Residual
 from .collect import Collected, collect, constants_count, keys_of, may_depend
 from .criterion import (
@@ -33,7 +34,6 @@ from .criterion import (
     ldexp,
     odd_slope_of,
     rebuilt,
-    require_residual,
     solve,
 )
 from .deviation import compare
@@ -63,7 +63,7 @@ def spend(collected: Collected) -> Realisation | Refuted | Undecided:
     return realise(collected, collected.spare) if collected.spare else flipped
 
 
-def realise(collected: Collected, spare: int) -> Realisation | Refuted | Undecided:
+def realise(collected: Collected, spare: Natural) -> Realisation | Refuted | Undecided:
     """Can R be made with ``spare`` extra units?  A realisation, or the distance by which all fail.
 
     A doubled line costs one unit and a pair two (X-DEG); behind a sigmoid gate a pair costs one unit, and
@@ -346,7 +346,6 @@ def minimal_width(residual: Residual) -> int:
 
 def _coverable(residual: Residual) -> Collected:
     """The collected block, or the error that :func:`minimal_width` raises."""
-    require_residual(residual)
     block = residual.block
     if not isinstance(block, MLP) or block.activation.odd_slope in (None, 0):
         raise ValueError(
