@@ -68,7 +68,7 @@ def _relu(z: sympy.Expr) -> sympy.Expr:
 
 
 def _exact(value: float) -> sympy.Expr:
-    """1/3 for 1/3, and √2 for its float; where that is no such number, the decimal that the float prints as."""
+    """The simple number (1/3, √2) whose float this is, and otherwise the decimal that the float prints as."""
     simple = sympy.nsimplify(value)
     return simple if float(simple) == value else sympy.Rational(str(value))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import is_dataclass
 from functools import cache, wraps
+from inspect import Parameter
 from types import CodeType, ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, SupportsIndex, Union, get_args, get_origin, get_type_hints
 
@@ -132,7 +133,7 @@ def _look(function: Callable, annotated: Any) -> Callable[[tuple, dict[str, Any]
     """What finds the first of the function's arguments that is not what the annotations say."""
     signature, hints = inspect.signature(function), get_type_hints(annotated, include_extras=True)
     kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
-    rest, others = kinds.get(inspect.Parameter.VAR_POSITIONAL), kinds.get(inspect.Parameter.VAR_KEYWORD)
+    rest, others = (kinds.get(kind, "") for kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD))
     if rest in hints:
         hints[rest] = tuple[hints[rest], ...]
 

@@ -405,7 +405,9 @@ def test_nearest_signed_permutation_finds_the_one_that_was_disturbed(n, seed, dt
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (2, 2, 2)])
 def test_nearest_signed_permutation_refuses_what_is_not_square(shape):
-    with pytest.raises(ValueError, match=re.escape(f"matrix must be square, got shape {shape}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"of shape (n, n), got a torch.float64 Tensor of shape {shape}")
+    ):
         nearest_signed_permutation(torch.zeros(shape))
 
 

@@ -91,15 +91,19 @@ def test_maps_sum_to_one_and_move_with_the_tokens():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"query": torch.zeros(2, 3)}, ValueError, "query must have shape"),
-        ({"key": torch.zeros(2, 3, 5)}, ValueError, "key must have shape"),
-        ({"key": torch.zeros(2, 1, 4)}, ValueError, "key must have shape"),
-        ({"value": torch.zeros(1, 3, 4)}, ValueError, "value must have shape"),
-        ({"output": torch.zeros(2, 3, 4)}, ValueError, "output must have shape"),
+        ({"query": torch.zeros(2, 3)}, ValueError, "query must be a floating torch.Tensor of shape"),
+        ({"key": torch.zeros(2, 3, 5)}, ValueError, "key must be a floating torch.Tensor of shape"),
+        ({"key": torch.zeros(2, 1, 4)}, ValueError, "key must be a floating torch.Tensor of shape"),
+        ({"value": torch.zeros(1, 3, 4)}, ValueError, "value must be a floating torch.Tensor of shape"),
+        ({"output": torch.zeros(2, 3, 4)}, ValueError, "output must be a floating torch.Tensor of shape"),
         ({"value": torch.full((2, 2, 4), torch.nan)}, ValueError, "value must be finite"),
-        ({"query": torch.zeros(2, 3, 4, dtype=torch.long)}, TypeError, "query must have a floating dtype"),
+        (
+            {"query": torch.zeros(2, 3, 4, dtype=torch.long)},
+            TypeError,
+            "query must be a floating torch.Tensor",
+        ),
         ({"key": torch.zeros(2, 3, 4, dtype=torch.float32)}, ValueError, "key must have the dtype"),
-        ({"output": [[1.0]]}, TypeError, "output must be a torch.Tensor"),
+        ({"output": [[1.0]]}, TypeError, "output must be a floating torch.Tensor"),
     ],
 )
 def test_weights_that_cannot_be(change, error, message):
@@ -116,7 +120,7 @@ def test_random_attention_refuses_empty_sizes(bad):
     assert (
         layer.query.shape == (2, 2, 3) and layer.value.shape == (2, 4, 3) and layer.output.shape == (2, 3, 4)
     )
-    with pytest.raises(ValueError, match=f"{bad} must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{bad} must be an integer of at least 1, got 0"):
         random_attention(**sizes | {bad: 0}, generator=Draw())
 
 
@@ -276,9 +280,9 @@ def test_a_representation_that_does_not_fit():
 def test_wrong_arguments():
     rho = reflection(3)
     layer = random_attention(2, 3, 2, 2, generator=Draw())
-    with pytest.raises(TypeError, match="attention must be a MultiHeadAttention, got str"):
+    with pytest.raises(TypeError, match="attention must be a MultiHeadAttention, got 'layer'"):
         head_action("layer", rho)
-    with pytest.raises(TypeError, match="rho must be a Representation, got Tensor"):
+    with pytest.raises(TypeError, match=r"rho must be a Representation, got a torch.float64 Tensor"):
         head_action(layer, rho.matrices)
 
 

@@ -88,7 +88,7 @@ def test_index_refuses_strangers():
 
 @pytest.mark.parametrize(("make", "bad"), [(cyclic, 0), (dihedral, 2), (symmetric, True), (cyclic, 2.0)])
 def test_orders_that_cannot_be(make, bad):
-    with pytest.raises(ValueError, match="n must be an integer of at least"):
+    with pytest.raises((TypeError, ValueError), match=r"n must be (an integer of )?at least"):
         make(bad)
 
 
@@ -125,7 +125,7 @@ def test_representation_refuses_other_types():
         with pytest.raises(TypeError, match="floating"):
             Representation(g, wrong)
     for shape in ((3, 2, 1), (3, 2)):
-        with pytest.raises(ValueError, match=r"shape \(3, n, n\), got \(3, 2"):
+        with pytest.raises(ValueError, match=r"shape \(order, n, n\), got .* of shape \(3, 2"):
             Representation(g, torch.ones(shape))
 
 
@@ -170,7 +170,7 @@ def test_images_that_are_not_square():
 
 @pytest.mark.parametrize("size", [0, -1, 28.0, True, (3, 0), (3, 2.0), (3,), (3, 3, 3), "3"])
 def test_sizes_of_images_are_integers(size):
-    with pytest.raises(ValueError, match="size must be one or two integers of at least 1, got"):
+    with pytest.raises((TypeError, ValueError), match="size must be an integer of at least 1 or a tuple"):
         on_images(cyclic(2), size)
 
 
@@ -227,7 +227,7 @@ def test_an_affine_action_fixes_its_centre():
 
 def test_a_centre_has_the_dimension_of_the_action():
     g, turns = rotations(3, torch.float64)
-    with pytest.raises(ValueError, match=r"centre must have shape \(2,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"centre must be .* with n = 2, got .* \(3,\)"):
         Representation(g, turns, torch.zeros(3))
 
 

@@ -83,16 +83,19 @@ def test_wrong_layers():
     }
     PatchAttention(**good)
     for name, value, message in (
-        ("embed", torch.ones(4, 3), r"embed must have shape \(3, any\)"),
-        ("positions", torch.ones(5, 4), r"positions must have shape \(any, 3\)"),
-        ("decode", torch.ones(3, 4), r"decode must have shape \(4, 3\)"),
+        ("positions", torch.ones(5, 4), r"positions must be .* with d = 3"),
+        ("decode", torch.ones(3, 4), r"decode must be .* with d = 3, n = 4"),
         ("decode", torch.ones(4, 3, dtype=torch.float32), "decode must have the dtype"),
     ):
         with pytest.raises(ValueError, match=message):
             PatchAttention(**good | {name: value})
-    with pytest.raises(TypeError, match="attention must be a MultiHeadAttention, got Tensor"):
+    with pytest.raises(ValueError, match=r"embed must have shape \(3, any\)"):
+        PatchAttention(torch.ones(4, 4), torch.ones(5, 4), attention, torch.ones(4, 4))
+    with pytest.raises(
+        TypeError, match=r"attention must be a MultiHeadAttention, got a torch.float64 Tensor"
+    ):
         PatchAttention(**good | {"attention": torch.ones(1)})
-    with pytest.raises(ValueError, match="d_v must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="d_v must be an integer of at least 1, got 0"):
         untrained_patch_attention(4, 6, 3, 2, 5, 0, generator=Draw())
 
 
@@ -118,8 +121,10 @@ def test_heads_are_matched_as_by_all_orders(heads, seed):
 
 
 def test_heads_that_cannot_be_matched():
-    with pytest.raises(ValueError, match="moved and products must have the same shapes"):
+    with pytest.raises(ValueError, match=r"products\[0\] must be .* with H = 2"):
         match_heads([torch.ones(2, 3, 3)], [torch.ones(3, 3, 3)])
+    with pytest.raises(ValueError, match="moved and products must have the same shapes"):
+        match_heads([torch.ones(2, 3, 3)], [torch.ones(2, 3, 4)])
     with pytest.raises(ValueError, match="must be finite"):
         match_heads([torch.full((2, 3, 3), torch.nan)], [torch.ones(2, 3, 3)])
 
@@ -168,7 +173,7 @@ def test_an_equivariant_layer_has_no_errors_and_known_fates(seed):
         action = feature_action(layer, axis, of=of)
         torch.testing.assert_close(action @ action, torch.eye(6), rtol=0, atol=1e-9)
     assert end_to_end(layer, Draw().normal(20, 9, 16), other) > 0.1
-    with pytest.raises(ValueError, match="of must be 'both' or 'pixels', got 'p'"):
+    with pytest.raises(ValueError, match="of must be one of 'both', 'pixels', got 'p'"):
         feature_action(layer, of="p")
 
 

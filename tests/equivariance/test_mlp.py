@@ -63,5 +63,5 @@ def test_the_matrices_of_three_rows_by_their_determinants():
 
 @pytest.mark.parametrize("n", [1, 4])
 def test_other_sizes_are_refused(n):
-    with pytest.raises(ValueError, match=f"n must be 2 or 3, got {n}"):
+    with pytest.raises(ValueError, match=f"n must be one of 2, 3, got {n}"):
         invertible_integer_matrices(n, 1)

@@ -98,7 +98,9 @@ def test_spare_units_refuse():
 
 
 def test_there_are_no_other_kinds_of_spare_units():
-    with pytest.raises(ValueError, match="kinds must be among clone, inactive, constant, got twin"):
+    with pytest.raises(
+        ValueError, match=r"kinds\[1\] must be one of 'clone', 'inactive', 'constant', got 'twin'"
+    ):
         with_spare_units(random_network([2, 3, 2]), ["clone", "twin"], generator=Draw())
 
 

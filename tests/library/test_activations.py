@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samefn import activations
-from samefn.activations import CATALOGUE, Activation
+from samefn.activations import CATALOGUE, Activation, elu, leaky_relu
 
 FAMILIES = [
     activations.leaky_relu(-1),
@@ -231,3 +231,10 @@ def test_quick_gelu_is_none_of_ours_and_the_error_says_how_to_get_it():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("value", [0.01, 1 / 3, 2**0.5, 0.0100000001, 0.1 + 0.2, 1e-300])
+def test_numbers_in_expressions_are_the_floats(value):
+    """A parameter that is near a simple number, but another float, is not taken for it."""
+    assert float(leaky_relu(value).expression(sympy.Integer(-1))) == -value
+    assert float(elu(value).expression(-sympy.oo)) == -value

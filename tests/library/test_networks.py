@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from samefn import activations
-from samefn.networks import MLP, DeepMLP, GatedMLP, Residual, Stack, random_mlp
+from samefn.networks import MLP, DeepMLP, GatedMLP, Residual, Stack, hyper_connection, random_mlp
 
 D, M = 3, 5
 
@@ -231,3 +231,10 @@ def test_a_replaced_layer_leaves_the_others_and_brings_its_bias():
 def test_layers_hold_no_gradient():
     network = DeepMLP([torch.eye(2).requires_grad_()])
     assert not network.layers.weights[0].requires_grad
+
+
+def test_a_hyper_connection_of_any_layout():
+    mixing = torch.arange(9.0).view(3, 3)
+    for c in (mixing, mixing.T, mixing.repeat(1, 2)[:, ::2]):
+        x = torch.arange(6.0).view(3, 2)
+        assert torch.equal(hyper_connection(c, 2) @ x.flatten(), (c @ x).flatten())

@@ -100,7 +100,7 @@ def test_the_block_nearest_to_the_skip_solves_its_normal_equations(activation):
 
 def test_a_width_that_is_odd_or_zero_is_refused():
     for m in (0, 3, -2):
-        with pytest.raises(ValueError, match=f"m must be even and at least 2, got {m}"):
+        with pytest.raises(ValueError, match=f"m must be (even|an integer of at least 1), got {m}"):
             nearest_to_the_skip("silu", m)
 
 
@@ -120,11 +120,11 @@ def test_the_biased_pair_is_one_function_with_and_without_a_skip(seed):
 def test_a_biased_pair_that_cannot_be_is_refused():
     for gate, bias, message in (
         (torch.ones(2, 2), torch.tensor([1.0, 0.0]), "bias must have no zero entry"),
-        (torch.ones(2, 2), torch.ones(3), r"bias must have shape \(2\)"),
-        (torch.ones(2, 3), torch.ones(2), r"gate must have shape \(any, 2\)"),
+        (torch.ones(2, 2), torch.ones(3), "bias must be .* with d = 2"),
+        (torch.ones(2, 3), torch.ones(2), r"gate must be .* of shape \(d, d\)"),
         (torch.full((1, 1), math.inf), torch.ones(1), "gate must be finite"),
     ):
         with pytest.raises(ValueError, match=message):
             biased_pair(gate, bias)
-    with pytest.raises(TypeError, match=r"gate must be a torch\.Tensor"):
+    with pytest.raises(TypeError, match=r"gate must be a floating torch\.Tensor"):
         biased_pair([[1.0]], torch.ones(1))

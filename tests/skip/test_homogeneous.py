@@ -37,13 +37,13 @@ def test_the_bound_grows_with_the_radii(degree):
 
 @pytest.mark.parametrize(("r", "R"), [(0, 1), (-1, 1), (1, 1), (2, 1), (math.nan, 1), (1, math.inf)])
 def test_radii_that_are_not_two_are_refused(r, R):
-    with pytest.raises(ValueError, match="r and R must satisfy 0 < r < R"):
+    with pytest.raises(ValueError, match=r"[rR] must be (a positive number|less than R), got"):
         two_radii_bound(2, r, R)
 
 
 @pytest.mark.parametrize("degree", [math.inf, math.nan])
 def test_a_bound_needs_a_degree(degree):
-    with pytest.raises(ValueError, match="degree must be finite, got"):
+    with pytest.raises(ValueError, match="degree must be a finite number, got"):
         two_radii_bound(degree, 1, 2)
 
 
@@ -63,7 +63,7 @@ def test_degree_one_has_no_gap():
 
 @pytest.mark.parametrize("degree", [0, -1, math.inf, math.nan])
 def test_degrees_without_a_best_multiple_are_refused(degree):
-    with pytest.raises(ValueError, match="degree must be positive and finite, got"):
+    with pytest.raises(ValueError, match="degree must be a positive number, got"):
         best_on_ray(degree)
 
 
@@ -97,7 +97,7 @@ def test_fits_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="activation must be positively homogeneous, got gelu"):
         disc_fit("gelu", 4)
     for name, arguments in (("m", (0,)), ("radii", (4, 0.0, 0)), ("directions", (4, 0.0, 3, 0))):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got 0"):
             disc_fit("relu", *arguments)
 
 
@@ -109,7 +109,7 @@ def test_biased_units_make_the_identity(d):
 
 
 def test_the_identity_needs_a_dimension():
-    with pytest.raises(ValueError, match="d must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="d must be an integer of at least 1, got 0"):
         identity_with_biases(0)
 
 
@@ -128,10 +128,10 @@ def test_the_biased_pair_is_one_function_with_and_without_a_skip(seed):
 def test_a_basis_that_is_none_is_refused():
     for basis, message in (
         (torch.ones(2, 2), "basis must be invertible, got rank 1"),
-        (torch.ones(2, 3), r"basis must have shape \(any, 2\)"),
+        (torch.ones(2, 3), r"basis must be .* of shape \(d, d\)"),
         (torch.full((1, 1), math.nan), "basis must be finite"),
     ):
         with pytest.raises(ValueError, match=message):
             biased_pair(basis)
-    with pytest.raises(TypeError, match=r"basis must be a torch\.Tensor"):
+    with pytest.raises(TypeError, match=r"basis must be a floating torch\.Tensor"):
         biased_pair([[1.0]])

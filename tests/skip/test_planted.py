@@ -22,7 +22,7 @@ def test_plant_refuses_what_it_cannot():
     with pytest.raises(ValueError, match=r"units must not name a unit twice, got \(0, 1, 0\)"):
         plant(random_block("relu", 3, 5, 0), (0, 1, 0))
     for units in ((0, 1, 2.0), (True, False, True), torch.tensor([True, True, True, False, False])):
-        with pytest.raises(TypeError, match="units must be integers"):
+        with pytest.raises(TypeError, match=r"units(\[2\])? must be (an )?integer"):
             plant(random_block("relu", 3, 5, 0), units)
     with pytest.raises(TypeError, match="block must be an MLP or a GatedMLP"):
         plant(None, (0, 1, 2))

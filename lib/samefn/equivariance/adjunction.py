@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..arguments import Count
+
 
 def convolve(
     images: Float[Tensor, "batch c n n"], kernel: Float[Tensor, "c_out c 3 3"]
@@ -28,7 +30,7 @@ def moved_encodings(
     return places @ encodings @ features.T
 
 
-def deep_sets(own: int, mean: int, n: int) -> Int[np.ndarray, "n n"]:
+def deep_sets(own: int, mean: int, n: Count) -> Int[np.ndarray, "n n"]:
     """nλI + μJ: n times the linear part of a Deep Sets layer on n numbers; λ is ``own``, μ is ``mean``."""
     return n * own * np.eye(n, dtype=int) + mean * np.ones((n, n), dtype=int)
 

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from ..arguments import Count
 from . import finite
 from .finite import DeepModel, FiniteAction, FiniteMap, Parameter, Submodel
 from .groups import Group, cyclic, generated, symmetric
@@ -16,7 +17,8 @@ from .layerwise import NotIdentifiable
 
 TWO_LAYERS = tuple(itertools.product((1, 2, 3), repeat=3))
 THREE_LAYERS = (*itertools.product((1, 2), repeat=4), (2, 3, 2, 2), (2, 2, 3, 2), (3, 2, 2, 3))
-HYPOTHESES = ("existence", "uniqueness", "adjunction, input", "adjunction, output", "equivariance")
+Hypothesis = Literal["existence", "uniqueness", "adjunction, input", "adjunction, output", "equivariance"]
+HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 
 
 def smallest_model(
@@ -141,7 +143,7 @@ class Example:
         return finite.all_latent_actions(group, self.theta, self.rho_in, self.rho_out, chosen)
 
 
-def examples(group: Group, sizes: tuple[int, int, int], dropped: str) -> Iterator[Example]:
+def examples(group: Group, sizes: tuple[Count, Count, Count], dropped: Hypothesis) -> Iterator[Example]:
     """Every two-layer example of these sizes that has all hypotheses but ``dropped``, and no latent action
     in Sym(n_1).
 
@@ -161,12 +163,12 @@ def examples(group: Group, sizes: tuple[int, int, int], dropped: str) -> Iterato
                 yield example
 
 
-def all_but(dropped: str) -> dict[str, bool]:
+def all_but(dropped: Hypothesis) -> dict[str, bool]:
     """All hypotheses true but one."""
     return {name: name != dropped for name in HYPOTHESES}
 
 
-def _without_adjunction(model: DeepModel, theta: Parameter, dropped: str) -> DeepModel:
+def _without_adjunction(model: DeepModel, theta: Parameter, dropped: Hypothesis) -> DeepModel:
     """The model with the one parameter θ_i on the side where adjunction is dropped, if it is."""
     if not dropped.startswith("adjunction"):
         return model
@@ -176,7 +178,7 @@ def _without_adjunction(model: DeepModel, theta: Parameter, dropped: str) -> Dee
 
 
 @cache
-def first_example(dropped: str) -> Example:
+def first_example(dropped: Hypothesis) -> Example:
     """The first of :func:`examples` for C_2, from the fewest points on; :func:`unsplit` for uniqueness,
     which needs more.
     """
@@ -242,9 +244,15 @@ def swallowing_submodel() -> tuple[Submodel, FiniteAction, FiniteAction]:
 # Adjunction in the general form, where G acts on all V_i: ``actions`` are ρ_0, …, ρ_L
 
 
+def _require_one_for_each_set(name: str, given: Sequence[object], theta: Parameter) -> None:
+    if len(given) != len(theta) + 1:
+        raise ValueError(f"{name} must be one for each of the {len(theta) + 1} sets, got {len(given)}")
+
+
 def moved_layers(theta: Parameter, moves: Sequence[FiniteMap]) -> Parameter:
     """θ^g in the general form, the layers g f_i g⁻¹, where g acts on V_0, …, V_L by ``moves``."""
-    steps = zip(theta, moves, moves[1:], strict=False)
+    _require_one_for_each_set("moves", moves, theta)
+    steps = zip(theta, moves, moves[1:])
     return tuple(
         finite.compose(after, finite.compose(f, finite.inverse(before))) for f, before, after in steps
     )
@@ -252,6 +260,7 @@ def moved_layers(theta: Parameter, moves: Sequence[FiniteMap]) -> Parameter:
 
 def general_model(theta: Parameter, K: Sequence[Group], actions: Sequence[FiniteAction]) -> DeepModel:
     """The least model with adjunction in the general form that contains θ: the orbit of each θ_i."""
+    _require_one_for_each_set("actions", actions, theta)
     moved = (moved_layers(theta, moves) for moves in zip(*actions, strict=True))
     orbits = tuple(tuple(sorted(set(orbit))) for orbit in zip(*moved, strict=True))
     return DeepModel(tuple(len(rho[0]) for rho in actions), orbits, tuple(K))
@@ -263,6 +272,7 @@ def composed_actions(
     """ρ_i(g) = k_i(g)⁻¹ g for the unique k(g) with k(g)·θ = θ^g.  Raises NotIdentifiable if not exactly one
     k does that.
     """
+    _require_one_for_each_set("actions", actions, theta)
     found = []
     for moves in zip(*actions, strict=True):
         related = model.relating(theta, moved_layers(theta, moves))
@@ -275,11 +285,13 @@ def composed_actions(
 
 def normalised(K: Group, rho: FiniteAction) -> bool:
     """Whether g K g⁻¹ = K for all g."""
+    if any(len(g) != len(K.elements[0]) for g in rho):
+        raise ValueError(f"rho must permute the {len(K.elements[0])} points that K permutes, got {rho}")
     return all(finite.compose(g, finite.compose(k, finite.inverse(g))) in K for g in rho for k in K.elements)
 
 
 def general_cases(
-    group: Group, rho_in: FiniteAction, rho_out: FiniteAction, hidden: int
+    group: Group, rho_in: FiniteAction, rho_out: FiniteAction, hidden: Count
 ) -> Iterator[tuple[DeepModel, Parameter, list[FiniteAction]]]:
     """Every two-layer θ through ``hidden`` points with an equivariant function, every action on these, and
     every K_1 that it normalises, for which θ is identifiable.

@@ -223,6 +223,8 @@ class Representation:
 
     def move(self, i: int, x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
         """Rows x, moved by the element ``group.elements[i]``."""
+        if not 0 <= i < len(self.group):
+            raise ValueError(f"i must be between 0 and {len(self.group) - 1}, got {i}")
         matrix = self.matrices[i].to(x)
         if self.centre is None:
             return x @ matrix.T

@@ -20,6 +20,7 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import Count
 from ..draw import normal
 from ..functions import gap
 from ..networks import DeepMLP
@@ -222,7 +223,7 @@ def read_network(f: Callable[[Tensor], Tensor], d: int, units: int) -> DeepMLP:
     return DeepMLP([slopes.T, down], [bias, out])
 
 
-def exact_tanh(slope: int, scale: Fraction, y: int) -> Fraction:
+def exact_tanh(slope: int, scale: Fraction, y: Count) -> Fraction:
     """tanh(slope·t + log(scale)/2) where y = e^{2t} is an integer: a rational number."""
     power = scale * Fraction(y) ** slope
     return (power - 1) / (power + 1)

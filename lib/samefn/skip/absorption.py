@@ -80,9 +80,9 @@ class Absorption:
     has the block's dtype if that holds it exactly, and otherwise float64.  ``flipped`` is the set S, where
     the criterion holds.
 
-    False: ``margin`` > 0 is a lower bound of ‖A + 2c P_S‖_F over every S (over S = ∅, that is ‖A‖_F, where the
-    answer is no for all weights; of the distance, in that norm, to the nearest residual-free linear part for
-    degenerate and linear blocks).  A bound of all rounding errors has been subtracted.
+    False: ``margin`` > 0 is a lower bound of ‖A + 2c P_S‖_F over every S (over S = ∅, that is ‖A‖_F, where
+    the answer is no for all weights; of the distance, in that norm, to the nearest residual-free linear part
+    for degenerate and linear blocks).  A bound of all rounding errors has been subtracted.
     ``certificate``: a matrix Y whose bound (see :func:`~samefn.skip.criterion.certified_bound`) is
     ``margin``, if one was used.
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from operator import index
 from typing import Literal, SupportsIndex
 
 import numpy as np
@@ -75,11 +76,12 @@ def require_units(block: MLP | GatedMLP, units: Iterable[SupportsIndex]) -> list
     for unit in chosen:
         if isinstance(unit, (bool, np.bool_)) or not isinstance(unit, (int, np.integer)):
             raise TypeError(f"units must be integers, the numbers of units, got {unit!r}")
-    if any(not 0 <= unit < block.width for unit in chosen):
-        raise ValueError(f"units must lie in 0..{block.width - 1}, got {tuple(chosen)}")
-    if len(set(chosen)) < len(chosen):
-        raise ValueError(f"units must not name a unit twice, got {tuple(chosen)}")
-    return [int(unit) for unit in chosen]
+    numbers = list(map(index, chosen))
+    if any(not 0 <= unit < block.width for unit in numbers):
+        raise ValueError(f"units must lie in 0..{block.width - 1}, got {tuple(numbers)}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"units must not name a unit twice, got {tuple(numbers)}")
+    return numbers
 
 
 def odd_slope_of(block: MLP | GatedMLP) -> float | None:
