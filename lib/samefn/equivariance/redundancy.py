@@ -133,7 +133,7 @@ class Reduced:
     removed: tuple[str, ...]
 
     def embed(self) -> DeepMLP:
-        """β: the large network with layers α_i f̃_i(α*_{i-1} y), inactive units off and clones in step."""
+        """β′: the large network with layers α_i f̃_i(α*_{i-1} y), spare units off and clones in step."""
         layers = self.network.layers
         for i, (alpha, star) in enumerate(zip(self.include, self.project, strict=True)):
             scale = incoming(layers.activations[i], alpha.sum(1))
@@ -154,7 +154,7 @@ def reduce(network: DeepMLP) -> Reduced:
     Weights count as zero below 1e-12 of the largest of their layer, units as equal within 1e-8 of
     their weights.  Raises TypeError for anything but a DeepMLP.  Source: [B], Definition 3, for
     multilayer perceptrons; for tanh and one hidden layer what is left is irreducible in the sense
-    of Sussmann (1992).
+    of Sussmann (1992), or that one unit.
     """
     if not isinstance(network, DeepMLP):
         raise TypeError(f"network must be a DeepMLP, got {type(network).__name__}")
