@@ -7,9 +7,11 @@ import yaml
 from shared import ROOT
 
 BOOK = ROOT / "book"
-GREEK = set(
-    r"\alpha \beta \gamma \delta \epsilon \varepsilon \eta \theta \kappa \lambda \mu \nu \pi \rho \sigma \tau "
-    r"\varphi \chi \psi \omega \ell \Gamma \Delta \Theta \Lambda \Phi \Psi \Omega".split()
+GREEK = {
+    *[r"\alpha", r"\beta", r"\gamma", r"\delta", r"\epsilon", r"\varepsilon", r"\eta", r"\theta", r"\kappa"],
+    *[r"\lambda", r"\mu", r"\nu", r"\pi", r"\rho", r"\sigma", r"\tau", r"\varphi", r"\chi", r"\psi", r"\omega"],
+    *[r"\ell", r"\Gamma", r"\Delta", r"\Theta", r"\Lambda", r"\Phi", r"\Psi", r"\Omega"],
+}
 )
 WORDS = re.compile(
     r"\\(?:text|textbf|mathrm|mathsf|operatorname|label|begin|end|array)\*?\s*(?:\{[^{}]*\}|[A-Z])"
