@@ -7,11 +7,9 @@ import yaml
 from shared import ROOT
 
 BOOK = ROOT / "book"
-GREEK = {
-    *[r"\alpha", r"\beta", r"\gamma", r"\delta", r"\epsilon", r"\varepsilon", r"\eta", r"\theta", r"\kappa"],
-    *[r"\lambda", r"\mu", r"\nu", r"\pi", r"\rho", r"\sigma", r"\tau", r"\varphi", r"\chi", r"\psi", r"\omega"],
-    *[r"\ell", r"\Gamma", r"\Delta", r"\Theta", r"\Lambda", r"\Phi", r"\Psi", r"\Omega"],
-}
+GREEK = re.compile(
+    r"\\(?:alpha|beta|gamma|delta|(?:var)?epsilon|eta|theta|kappa|lambda|mu|nu|pi|rho|sigma|tau"
+    r"|varphi|chi|psi|omega|ell|Gamma|Delta|Theta|Lambda|Phi|Psi|Omega)"
 )
 WORDS = re.compile(
     r"\\(?:text|textbf|mathrm|mathsf|operatorname|label|begin|end|array)\*?\s*(?:\{[^{}]*\}|[A-Z])"
@@ -35,7 +33,7 @@ def tokens(formula):
 def letters(formula):
     """The letters of a formula, Latin and Greek; words in it do not count."""
     found = tokens(WORDS.sub(" ", formula))
-    return {t for t in found if t in GREEK or (len(t) == 1 and t.isalpha())}
+    return {t for t in found if GREEK.fullmatch(t) or (len(t) == 1 and t.isalpha())}
 
 
 def occurs(symbol, formula):
