@@ -4,6 +4,7 @@ import re
 
 import pytest
 import yaml
+
 from shared import ROOT
 
 BOOK = ROOT / "book"
