@@ -140,7 +140,7 @@ class Reduced:
     error: float = 0.0
 
     def embed(self) -> DeepMLP:
-        """β: the large network with layers α_i f̃_i(α*_{i-1} y), inactive units off and clones in step."""
+        """β′: the large network with layers α_i f̃_i(α*_{i-1} y), spare units off and clones in step."""
         layers = self.network.layers
         for i, (alpha, star) in enumerate(zip(self.include, self.project, strict=True)):
             (p, q), after = layers.activations[i].centre, layers.weights[i + 1]
@@ -167,7 +167,7 @@ def reduce(network: DeepMLP, *, tolerance: NonNegative | None = None) -> Reduced
 
     Raises TypeError for anything but a DeepMLP, ValueError unless 0 ≤ ``tolerance`` < 1, or if a sum of
     weights overflows.  Source: [B], Definition 3, for multilayer perceptrons; for tanh and one hidden
-    layer what is left is irreducible in the sense of Sussmann (1992).
+    layer what is left is irreducible in the sense of Sussmann (1992), or that one unit.
     """
     if tolerance is None:
         tolerance = 32 * torch.finfo(network.weights[0].dtype).eps

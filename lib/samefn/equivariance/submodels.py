@@ -84,7 +84,8 @@ def insert_clone(
 
 
 def available_moves(network: DeepMLP, tolerance: float = 1e-9) -> list[Step]:
-    """All moves that keep the function, as (name, layer, unit, ...): the arguments of drop, fold and merge.
+    """All moves that tanh, ReLU or GELU units allow, as (name, layer, unit, ...): the arguments of drop,
+    fold and merge.
 
     Plain loops over all pairs of units: slow, and independent of
     :func:`samefn.equivariance.redundancy.reduce`.

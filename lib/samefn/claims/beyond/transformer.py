@@ -25,7 +25,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 claim = Claim(
     id="X-REAL",
-    title="No feed-forward block of all-MiniLM-L6-v2 equals a skip-free GELU block of its width",
+    title="No feed-forward block with skip of all-MiniLM-L6-v2 equals a skip-free GELU block of its width",
     source="[A], Theorem 10, with biases added; certificates ours",
     hypotheses=(
         "every u_i ≠ 0",
@@ -214,7 +214,7 @@ def planted_set(draw: Draw) -> str:
 
 
 @claim.control(
-    "(I + P_S)x ≠ 0 for some LayerNorm output x",
+    "for no S is (I + P_S)x the same at all LayerNorm outputs x",
     "planted on the LayerNorm's hyperplane only: agrees there; Y certifies, projected it does not",
 )
 def planted_between_layer_norms(draw: Draw) -> str:
