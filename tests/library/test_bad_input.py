@@ -529,9 +529,14 @@ WRONG = {
     "equivariance.planted_attention.reflection": [("d", lambda f: f(0))],
     "equivariance.planted_heads.memory": [("columns", lambda f: f(0, 4, generator=g()))],
     "equivariance.planted_heads.odd_heads": [("strength", lambda f: f(NAN, generator=g()))],
-    "equivariance.planted_heads.plant": [("columns", lambda f: f(0, 2, 3, ("pair",), generator=g()))],
+    "equivariance.planted_heads.plant": [
+        ("columns", lambda f: f(groups.cyclic(2), 0, 3, 2, swap(), generator=g()))
+    ],
     "equivariance.planted_heads.positions_only": [("columns", lambda f: f(0, 4, generator=g()))],
-    "equivariance.planted_heads.sum_of_sigmoids": [("a", lambda f: f(0))],
+    "equivariance.planted_heads.sum_of_sigmoids": [
+        ("a must", lambda f: f(patches(), ones(4, 4), ones(4), 0, ones(2))),
+        ("a must", lambda f: f(patches(), ones(4, 4), ones(4), 4, ones(2))),
+    ],
     "equivariance.redundancy.drop": [
         ("layer", lambda f: f(deep(), 3, 0)),
         ("unit", lambda f: f(deep(), 1, 3)),

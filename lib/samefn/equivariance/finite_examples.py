@@ -23,7 +23,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 
 def smallest_model(
     theta: Parameter,
-    sizes: Sequence[int],
+    sizes: Sequence[Count],
     K: Sequence[Group],
     rho_in: FiniteAction,
     rho_out: FiniteAction,

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, partial
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -20,16 +21,21 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from ..activations import Activation
-from ..arguments import Count
+from ..arguments import Count, Finite, NonNegative, Positive
 from ..draw import normal
 from ..functions import gap
 from ..networks import DeepMLP
 
-SPARE = ("zero outgoing column", "equal up to sign", "constant unit")
+Spare = Literal["zero outgoing column", "equal up to sign", "constant unit"]
+SPARE: tuple[Spare, ...] = get_args(Spare)
 
 
 def random_shallow(
-    activation: str | Activation, units: int, sizes: tuple[int, int] = (2, 2), *, generator: torch.Generator
+    activation: str | Activation,
+    units: Count,
+    sizes: tuple[Count, Count] = (2, 2),
+    *,
+    generator: torch.Generator,
 ) -> DeepMLP:
     """One hidden layer with standard normal weights and biases; ``sizes`` are the inputs and the outputs."""
     draw = partial(normal, generator=generator)
@@ -37,7 +43,7 @@ def random_shallow(
     return DeepMLP([draw(units, d), draw(outputs, units)], [draw(units), draw(outputs)], activation)
 
 
-def random_legible(units: int, d: int = 2, *, generator: torch.Generator) -> DeepMLP:
+def random_legible(units: Count, d: Count = 2, *, generator: torch.Generator) -> DeepMLP:
     """A tanh network d → units → 1 that :func:`read_network` can read, by construction.
 
     On each axis the sizes of the units' slopes lie in [1, 2), those of the biases in [0.3, 1.2), each in a
@@ -68,7 +74,7 @@ def _parts(network: DeepMLP) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return up, down, bias, out
 
 
-def irreducible(network: DeepMLP, tolerance: float = 1e-9) -> bool:
+def irreducible(network: DeepMLP, tolerance: NonNegative = 1e-9) -> bool:
     """Sussmann's three conditions: no a_i = 0, no u_i = 0, no two (u_i, b_i) equal up to sign."""
     up, down, bias, _ = _parts(network)
     forms = torch.cat([up, bias[:, None]], 1)
@@ -77,15 +83,12 @@ def irreducible(network: DeepMLP, tolerance: float = 1e-9) -> bool:
     return bool(least > tolerance)
 
 
-def spare_unit_pair(kind: str, *, generator: torch.Generator) -> tuple[DeepMLP, DeepMLP]:
+def spare_unit_pair(kind: Spare, *, generator: torch.Generator) -> tuple[DeepMLP, DeepMLP]:
     """Two tanh networks, three units each, with one function; one of Sussmann's conditions fails, by
     ``kind``.
 
-    ``kind`` is "zero outgoing column", "equal up to sign" or "constant unit".  Raises ValueError for
-    any other.
+    ``kind`` is "zero outgoing column", "equal up to sign" or "constant unit".
     """
-    if kind not in SPARE:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, SPARE))}, got {kind!r}")
     up, down, bias, out = _parts(random_shallow("tanh", 3, generator=generator))
     move = torch.randn(2, generator=generator, dtype=torch.float64)
     if kind == "zero outgoing column":
@@ -106,13 +109,20 @@ def spare_unit_pair(kind: str, *, generator: torch.Generator) -> tuple[DeepMLP, 
     return one, DeepMLP([up, down], [bias, out])
 
 
+def _distinct(network: DeepMLP, units: Sequence[int]) -> list[int]:
+    width = network.widths[0]
+    if len(set(units)) < len(units) or not all(0 <= unit < width for unit in units):
+        raise ValueError(f"units must be different ones from 0 to {width - 1}, got {tuple(units)}")
+    return list(units)
+
+
 def turned(network: DeepMLP, units: Sequence[int]) -> DeepMLP:
     """The network with the forms u_i·x + b_i of ``units`` negated, and their Σ a_i b_i added to b_out.
 
     For σ(z) − σ(−z) = z it computes f(x) − P_S x, so the same function if P_S = 0.
     """
     up, down, bias, out = _parts(network)
-    S = list(units)
+    S = _distinct(network, units)
     out += down[:, S] @ bias[S]
     up[S], bias[S] = -up[S], -bias[S]
     return DeepMLP([up, down], [bias, out], network.activations)
@@ -123,7 +133,9 @@ def with_vanishing_sum(network: DeepMLP, units: Sequence[int]) -> DeepMLP:
     2).
     """
     up, down, bias, out = _parts(network)
-    first, rest = list(units[:2]), list(units[2:])
+    first, rest = _distinct(network, units)[:2], list(units[2:])
+    if len(first) < 2:
+        raise ValueError(f"units must be at least two, got {tuple(units)}")
     down[:, first] = -(down[:, rest] @ up[rest]) @ torch.linalg.inv(up[first])
     return DeepMLP([up, down], [bias, out], network.activations)
 
@@ -137,7 +149,7 @@ def _named(subsets: Tensor) -> list[tuple[int, ...]]:
     return [tuple(c.nonzero().flatten().tolist()) for c in subsets if c.any()]
 
 
-def vanishing_sets(network: DeepMLP, tolerance: float = 1e-9) -> list[tuple[int, ...]]:
+def vanishing_sets(network: DeepMLP, tolerance: NonNegative = 1e-9) -> list[tuple[int, ...]]:
     """All nonempty S with ‖P_S‖_F ≤ tolerance, by trying all 2^n."""
     up, down, _, _ = _parts(network)
     choices = _subsets(len(up))
@@ -146,7 +158,7 @@ def vanishing_sets(network: DeepMLP, tolerance: float = 1e-9) -> list[tuple[int,
 
 
 def harmless_turns(
-    network: DeepMLP, x: Float[Tensor, "batch d"], tolerance: float = 1e-9
+    network: DeepMLP, x: Float[Tensor, "batch {network.dim_in}"], tolerance: NonNegative = 1e-9
 ) -> list[tuple[int, ...]]:
     """All nonempty S whose :func:`turned` network has the values of the network at x, relative to the
     largest.
@@ -174,13 +186,15 @@ def closest_symmetry(a: DeepMLP, b: DeepMLP) -> float:
     return float(torch.maximum(torch.cat(gaps, 1).abs().amax(1), (out - out_b).abs().max()).min())
 
 
-def first_pole(slope: float, offset: float) -> complex:
+def first_pole(slope: Finite, offset: Finite) -> complex:
     """The pole of tanh(slope·t + offset) in the upper half-plane that is nearest to the real line."""
+    if slope == 0:
+        raise ValueError("slope must not be 0: a constant has no pole")
     return complex(-offset / slope, np.pi / (2 * abs(slope)))
 
 
 def residue(
-    f: Callable[[np.ndarray], np.ndarray], pole: complex, radius: float, points: int = 64
+    f: Callable[[np.ndarray], np.ndarray], pole: complex, radius: Positive, points: Count = 64
 ) -> np.ndarray:
     """(1/2πi) ∮ f(t) dt over a circle by the trapezoidal rule; ``f`` maps complex (points,) to (points,
     outputs).
@@ -189,7 +203,7 @@ def residue(
     return (f(pole + step) * step[:, None]).mean(0)
 
 
-def read_units(t: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+def read_units(t: np.ndarray, values: np.ndarray, count: Count) -> np.ndarray:
     """Slope ω > 0, offset ψ and outgoing weight a of ``count`` units of b_out + Σ a tanh(ωt + ψ), steepest
     first, from real values.
 
@@ -204,7 +218,7 @@ def read_units(t: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return np.stack([slope, -slope * poles.real[first], slope * rational.residues()[first].real], 1)
 
 
-def read_network(f: Callable[[Tensor], Tensor], d: int, units: int) -> DeepMLP:
+def read_network(f: Callable[[Tensor], Tensor], d: Count, units: Count) -> DeepMLP:
     """The tanh network d → units → 1 whose function is f, from the values of f on the d axes.
 
     On each axis :func:`read_units` finds the units; their biases, of different sizes and not 0, tell which
@@ -229,7 +243,7 @@ def exact_tanh(slope: int, scale: Fraction, y: Count) -> Fraction:
     return (power - 1) / (power + 1)
 
 
-def value_matrix(slopes: Sequence[int], scales: Sequence[Fraction]) -> DomainMatrix:
+def value_matrix(slopes: Sequence[Count], scales: Sequence[Fraction]) -> DomainMatrix:
     """Exact values of 1 and of tanh(slope·t + log(scale)/2), a row for each of as many t as decide
     independence; slopes are positive.
 
@@ -237,6 +251,8 @@ def value_matrix(slopes: Sequence[int], scales: Sequence[Fraction]) -> DomainMat
     most the sum of the slopes, so it is zero if it is zero at one point more: the rank is the dimension of
     the span of the functions.
     """
+    if len(scales) != len(slopes):
+        raise ValueError(f"scales must be one for each of {len(slopes)} slopes, got {len(scales)}")
     rows = []
     for y in range(1, sum(slopes) + 2):
         values = [exact_tanh(s, c, y) for s, c in zip(slopes, scales, strict=True)]

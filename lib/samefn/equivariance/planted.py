@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import Count
 from ..draw import normal
 from ..networks import DeepMLP, Layers
 from .alignment import random_symmetry
@@ -30,11 +31,13 @@ Spare = Literal["clone", "inactive", "constant"]
 
 
 def random_deep(
-    activation: str | Activation, sizes: Sequence[int] = (3, 5, 4, 2), *, generator: torch.Generator
+    activation: str | Activation, sizes: Sequence[Count] = (3, 5, 4, 2), *, generator: torch.Generator
 ) -> DeepMLP:
     """A multilayer perceptron with standard normal biases, and weights divided by the square root of the
     inputs.
     """
+    if len(sizes) < 2:
+        raise ValueError(f"sizes must be those of inputs and outputs at least, got {tuple(sizes)}")
     draw = partial(normal, generator=generator)
     weights = [draw(m, n) / n**0.5 for n, m in pairwise(sizes)]
     return DeepMLP(weights, [draw(m) for m in sizes[1:]], activation)
@@ -53,12 +56,8 @@ def with_spare_units(
     A "clone" of unit 0 takes a random part of its outgoing weights, each output its own part; it is
     negated for odd activations and doubled for ReLU.  An "inactive" unit has no outgoing weight, a
     "constant" one no incoming weight, and the next bias takes its value back.  Layers count from 1.
-    Raises ValueError for another kind or a layer that does not exist.
+    Raises ValueError for a layer that does not exist.
     """
-    if unknown := set(kinds) - set(get_args(Spare)):
-        raise ValueError(
-            f"kinds must be among {', '.join(get_args(Spare))}, got {', '.join(sorted(unknown))}"
-        )
     chosen = range(1, len(network.widths) + 1) if layers is None else layers
     if any(not 1 <= i <= len(network.widths) for i in chosen):
         raise ValueError(f"layers must lie in 1..{len(network.widths)}, got {tuple(chosen)}")
@@ -116,7 +115,7 @@ def points_and_signed_points(group: Group) -> Representation:
 
 
 def equivariant_network(
-    group: Group, depth: int, *, generator: torch.Generator
+    group: Group, depth: Count, *, generator: torch.Generator
 ) -> tuple[DeepMLP, list[Representation]]:
     """A random tanh network with ``depth`` hidden layers, each layer equivariant, and its representations.
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..arguments import Count
 from .attention import MultiHeadAttention
 from .groups import (
     Representation,
@@ -94,7 +95,7 @@ def skewed(rho: Representation, *, generator: torch.Generator) -> Representation
     return Representation(rho.group, t @ rho.matrices @ torch.linalg.inv(t))
 
 
-def reflection(d: int = 2) -> Representation:
+def reflection(d: Count = 2) -> Representation:
     """C_2 acting on R^d by diag(1, −1, 1, …)."""
     group = cyclic(2)
     sign = torch.ones(d, dtype=torch.float64)

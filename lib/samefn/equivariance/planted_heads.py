@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..arguments import Count, Finite
 from .attention import MultiHeadAttention, match_heads, scramble
 from .groups import Group, Representation, cyclic, dihedral, on_images, permutation_representation, trivial
 from .heads import PatchAttention
@@ -65,7 +66,13 @@ def cases() -> tuple[Case, ...]:
 
 
 def plant(
-    group: Group, columns: int, pixels: int, d: int, heads: Representation, *, generator: torch.Generator
+    group: Group,
+    columns: Count,
+    pixels: Count,
+    d: Count,
+    heads: Representation,
+    *,
+    generator: torch.Generator,
 ) -> Planted:
     """A random equivariant layer on columns² tokens of pixels² pixels with d features, d ≤ pixels².
 
@@ -177,10 +184,12 @@ def sum_of_sigmoids(
     layer: PatchAttention,
     x: Float[Tensor, "tokens n"],
     y: Float[Tensor, "n"],
-    a: int,
+    a: Count,
     t: Float[Tensor, "k"],
 ) -> Float[Tensor, "k n"]:
     """Token 0 of f when token a is x_a + ty, by the formula Σ_h C_h + s(t m_h − c_h)(A_h + t B_h)."""
+    if not a < len(x):
+        raise ValueError(f"a must be a token from 1 to {len(x) - 1}, got {a}")
     scores, values = layer.products()
     z, step = layer.features(x), layer.embed @ y
     rest, root = [s for s in range(len(x)) if s != a], layer.attention.query.shape[1] ** 0.5
@@ -209,7 +218,7 @@ def with_extra_feature(layer: PatchAttention, *, generator: torch.Generator) -> 
     return hide(PatchAttention(embed, positions, attention, pad(decode, (0, 1))), generator=generator)[0]
 
 
-def positions_only(columns: int, pixels: int, *, generator: torch.Generator) -> PatchAttention:
+def positions_only(columns: Count, pixels: Count, *, generator: torch.Generator) -> PatchAttention:
     """Two heads with constant maps A + D and A + 2D, D odd under the mirror, which makes them A − D and A
     − 2D.
 
@@ -235,7 +244,7 @@ def positions_only(columns: int, pixels: int, *, generator: torch.Generator) -> 
     return PatchAttention(eye[:, :n].clone(), eye[n:].clone(), attention, eye[:n].clone())
 
 
-def memory(columns: int, pixels: int, *, generator: torch.Generator) -> PatchAttention:
+def memory(columns: Count, pixels: Count, *, generator: torch.Generator) -> PatchAttention:
     """One head whose query reads pixels and whose keys and values are positions: f(X)_t = v φ(a·x_t),
     equivariant for odd φ, a and v.
 
@@ -259,7 +268,7 @@ def _one_head(generator: torch.Generator) -> Planted:
     return plant(mirror, 3, 2, 4, trivial(mirror, 1), generator=generator)
 
 
-def odd_heads(strength: float, *, generator: torch.Generator) -> PatchAttention:
+def odd_heads(strength: Finite, *, generator: torch.Generator) -> PatchAttention:
     """Heads (εM, R), (εM', −R) on 3 × 3 tokens of 2 × 2 pixels that the mirror takes to (−εM, −R), (−εM', R).
 
     Equivariant to first order in ε = ``strength``.

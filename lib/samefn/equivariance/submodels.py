@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..activations import Activation
+from ..arguments import Count, Finite, NonNegative
 from ..networks import DeepMLP
 from .layerwise import hidden_values
 from .redundancy import drop, fold, merge
@@ -35,6 +36,14 @@ def square_gaps(
 
     ``project`` holds α* of the hidden layers; at both ends it is the identity.
     """
+    layers = len(large.weights)
+    if len(small.weights) != layers:
+        raise ValueError(f"small must have {layers} layers as large has, got {len(small.weights)}")
+    if len(points) != layers:
+        raise ValueError(f"points must be one batch for each of {layers} layers, got {len(points)}")
+    wanted = list(zip(small.widths, large.widths, strict=True))
+    if [tuple(star.shape) for star in project] != wanted:
+        raise ValueError(f"project must have shapes {wanted}, got {[tuple(star.shape) for star in project]}")
     ends = (torch.eye(n, dtype=torch.float64) for n in (large.dim_in, large.dim_out))
     stars = [next(ends), *project, next(ends)]
     gaps = []
@@ -44,12 +53,12 @@ def square_gaps(
     return gaps
 
 
-def occurring(network: DeepMLP, x: Float[Tensor, "batch n"]) -> list[Tensor]:
+def occurring(network: DeepMLP, x: Float[Tensor, "batch {network.dim_in}"]) -> list[Tensor]:
     """Inputs x and the values that the hidden layers take on them: points of V_0, …, V_{L−1} that occur."""
     return [x, *hidden_values(network, x)[:-1]]
 
 
-def anywhere(network: DeepMLP, count: int, *, generator: torch.Generator) -> list[Tensor]:
+def anywhere(network: DeepMLP, count: Count, *, generator: torch.Generator) -> list[Tensor]:
     """Standard normal points of V_0, …, V_{L−1}, whether they occur or not."""
     sizes = (network.dim_in, *network.widths)
     return [torch.randn(count, n, generator=generator, dtype=torch.float64) for n in sizes]
@@ -61,21 +70,23 @@ def insert_clone(
     into: int,
     column: Float[Tensor, "m"],
     *,
-    scale: float = 1.0,
-    factor: float = 1.0,
+    scale: Finite = 1.0,
+    factor: Finite = 1.0,
 ) -> DeepMLP:
     """β of a merge: hidden layer ``layer`` (from 1) with one more unit behind the others, a clone of unit
     ``into``.
 
     Its row is ``scale`` times that of ``into`` and its value should be ``factor`` times; it has the
     outgoing weights ``column``, and ``into`` gives up ``factor`` times as much.  Raises ValueError if
-    there is no such layer or unit.
+    there is no such layer or unit, or ``column`` does not fit.
     """
     if not 1 <= layer <= len(network.widths) or not 0 <= into < network.widths[layer - 1]:
         raise ValueError(
             f"layer and into must name a hidden unit of {network.widths}, got {layer} and {into}"
         )
     layers = network.layers
+    if len(column) != len(layers.weights[layer]):
+        raise ValueError(f"column must have {len(layers.weights[layer])} entries, got {len(column)}")
     rows, after = layers.rows(layer - 1), layers.weights[layer].clone()
     rows = torch.cat([rows, scale * rows[into, None]])
     after[:, into] -= factor * column
@@ -83,7 +94,7 @@ def insert_clone(
     return network.rebuilt(wider.replaced(layer, torch.cat([after, column[:, None]], 1)))
 
 
-def available_moves(network: DeepMLP, tolerance: float = 1e-9) -> list[Step]:
+def available_moves(network: DeepMLP, tolerance: NonNegative = 1e-9) -> list[Step]:
     """All moves that tanh, ReLU or GELU units allow, as (name, layer, unit, ...): the arguments of drop,
     fold and merge.
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..activations import Activation, get, monomial, relu_power
+from ..arguments import Count
 from ..networks import MLP, GatedMLP, Residual, Stack, random_mlp
 from .absorption import flip
 from .gated import SIGNED_SQRT
@@ -72,7 +73,7 @@ RECIPROCAL = Activation(
 )
 
 
-def random_block(kind: str, d: int, m: int, *, generator: torch.Generator) -> MLP | GatedMLP:
+def random_block(kind: str, d: Count, m: Count, *, generator: torch.Generator) -> MLP | GatedMLP:
     """A d → m → d block in float64 of the kind that ``KINDS`` has under that name.
 
     Independent normal weights of variance 1/d (up and gate) and 1/m (down).  Raises ValueError for
@@ -188,7 +189,7 @@ def spectral_norm(matrix: Float[Tensor, "n m"]) -> float:
 
 
 def random_stacks(
-    kinds: Sequence[str], d: int, *, generator: torch.Generator
+    kinds: Sequence[str], d: Count, *, generator: torch.Generator
 ) -> tuple[Stack, Stack, Stack, int]:
     """Three stacks with one block of each of ``kinds``: with all skips, without one, without any.
 
@@ -211,7 +212,7 @@ def random_stacks(
     return Stack(residual), one_gone, Stack(free), gone
 
 
-def absorbing_stack(kinds: Sequence[str], d: int, *, generator: torch.Generator) -> tuple[Stack, Stack]:
+def absorbing_stack(kinds: Sequence[str], d: Count, *, generator: torch.Generator) -> tuple[Stack, Stack]:
     """A residual stack, and one equal to it in which every ReLU block has lost its skip.
 
     ``kinds`` names the blocks; "relu block" is a ReLU MLP planted so that the a_i u_iᵀ of d of its units

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..activations import Activation, leaky_relu, relu_power
+from ..arguments import Count
 from ..networks import Residual, random_gated_mlp, random_mlp
 from .absorption import Absorption, absorb
 
@@ -48,7 +49,7 @@ FAMILIES = (
 )
 
 
-def verdicts(d: int = 4, m: int = 8, *, generator: torch.Generator) -> list[tuple[Family, Absorption]]:
+def verdicts(d: Count = 4, m: Count = 8, *, generator: torch.Generator) -> list[tuple[Family, Absorption]]:
     """What :func:`samefn.skip.absorption.absorb` says of one random block of each family."""
     rows = []
     for family in FAMILIES:

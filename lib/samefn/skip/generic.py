@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..arguments import Count, Finite
 from ..networks import MLP, random_mlp
 
 
-def uniform_mlp(d: int, m: int, *, generator: torch.Generator, scale: float) -> MLP:
+def uniform_mlp(d: Count, m: Count, *, generator: torch.Generator, scale: Finite) -> MLP:
     """A ReLU block d → m → d in float64 with entries uniform in ±scale/√d (up) and ±scale/√m (down)."""
 
     def draw(rows: int, columns: int) -> Tensor:
@@ -25,7 +26,7 @@ def uniform_mlp(d: int, m: int, *, generator: torch.Generator, scale: float) -> 
     return MLP(draw(m, d), draw(d, m))
 
 
-def orthonormal_mlp(d: int, m: int, *, generator: torch.Generator) -> MLP:
+def orthonormal_mlp(d: Count, m: Count, *, generator: torch.Generator) -> MLP:
     """A ReLU block d → m → d, m ≥ d, with orthonormal columns of W_up and rows of W_down, in float64.
 
     Raises ValueError for m < d, where there is no such block.
@@ -53,18 +54,16 @@ def negative_overlap(up: Float[Tensor, "... m d"], down: Float[Tensor, "... d m"
     return (-(up * down.transpose(-1, -2)).sum(-1)).clamp(min=0).sum(-1)
 
 
-def mean_length(d: int) -> float:
+def mean_length(d: Count) -> float:
     """E‖u‖ for a normal u in R^d with independent entries of variance 1/d; below 1."""
     return math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * (2 / d) ** 0.5
 
 
-def absorbing_on_grid(l: int) -> int:
+def absorbing_on_grid(l: Count) -> int:
     """How many W_up, W_down, all 2×2 with multiples of 1/l in [−1, 1], satisfy W_down W_up = −I; exact.
 
-    W_up determines W_down = −W_up⁻¹, so it is enough to go through all W_up.  Raises ValueError for l < 1.
+    W_up determines W_down = −W_up⁻¹, so it is enough to go through all W_up.
     """
-    if l < 1:
-        raise ValueError(f"l must be at least 1, got {l}")
     p, q, r, s = np.meshgrid(*[np.arange(-l, l + 1)] * 4)
     det = p * s - q * r
     entries = -(l**2) * np.stack([s, -q, -r, p])  # of l W_down, times det
