@@ -1,6 +1,7 @@
 """False worlds for X-REAL."""
 
 from dataclasses import replace
+from inspect import unwrap
 
 import torch
 from false_worlds import sabotage
@@ -17,7 +18,7 @@ BOUNDS = "every_layer_is_refuted", "refuted_between_layer_norms"
 def recompute(world):
     """What is kept between checks is computed anew in the false world."""
     for kept in (transformer.answers, transformer.margins):
-        world.replace(kept, kept.__wrapped__)
+        world.replace(kept, unwrap(kept))
 
 
 def with_layer(world, change):

@@ -1,6 +1,7 @@
 """False worlds for B-T4.1."""
 
 from functools import cache
+from inspect import unwrap
 
 from false_worlds import sabotage
 
@@ -16,7 +17,7 @@ CENSUS = "two_layers", "three_layers"
 def _count_again(world):
     """What was counted in the true world must not answer for a false one."""
     for counted in (examples.census, examples.total):
-        world.replace(counted, cache(counted.__wrapped__))
+        world.replace(counted, cache(unwrap(counted)))
 
 
 @sabotage("B-T4.1", "the latent action is k, not its inverse", "two_layers", "actions_on_cosets")
@@ -95,8 +96,8 @@ def zero_network(world):
 
 @sabotage("B-T4.1", "clones need not move in step: θ' is θ", "units_in_step")
 def theta_itself(world):
-    def lazy(network):
-        found = reduce(network)
+    def lazy(network, **options):
+        found = reduce(network, **options)
         object.__setattr__(found, "embed", lambda: network)
         return found
 
