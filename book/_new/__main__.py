@@ -1,6 +1,6 @@
-"""``make new-chapter PART=skip NAME=foo``: a chapter and its claim from the templates, entered in both lists.
+"""``make new-chapter PART=skip NAME=foo``: a chapter, its claim and its false worlds from the templates.
 
-Both pass every test as they stand, except the one that looks for what is still to be written (TODO).
+They pass every test as they stand, except the one that looks for what is still to be written (TODO).
 """
 
 import keyword
@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 NEXT = """\
 {page}.md and {claim} are there, listed in _toc.yml and in samefn.claims.MODULES.  Now
 1. write the chapter and its claim (anatomy: CONTRIBUTING.md); `make page P={part}/{name}` builds the page
-2. give the claim its id in the page, in the claim and in MODULES: {id} for now
+2. give the claim its id in the page, in the claim, in its false worlds and in MODULES: {id} for now
 3. what page, claim and tests share goes to lib/samefn/{part}/{name}.py, its tests to tests/{part}/
 4. enter new symbols in book/notation.md, the result in the part's summary and in CHANGELOG.md
 """
@@ -44,7 +44,8 @@ def create(root, part, name):
     """Write both files and both entries below ``root``; returns what is left to do."""
     claim_id = f"X-{name.upper()}"
     page, claim = f"book/{part}/{name}", f"lib/samefn/claims/{part}/{name}.py"
-    for template, target in (("chapter.md", f"{page}.md"), ("claim.py", claim)):
+    worlds = f"tests/claims/sabotages/{part}/{name}.py"
+    for template, target in (("chapter.md", f"{page}.md"), ("claim.py", claim), ("sabotage.py", worlds)):
         text = (HERE / template).read_text("utf8")
         for mark, value in (("__PART__", part), ("__NAME__", name), ("__ID__", claim_id)):
             text = text.replace(mark, value)

@@ -1,5 +1,6 @@
 """What `make new-chapter` makes passes as it stands, but for what it says is still to be written."""
 
+import os
 import re
 import runpy
 import shutil
@@ -24,7 +25,7 @@ def copy(tmp_path):
     """The parts of the repository that the tool reads and writes."""
     shutil.copy(ROOT / "_toc.yml", tmp_path)
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("lib", "book/beyond"):
+    for name in ("lib", "book/beyond", "tests/claims"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
     return tmp_path
 
@@ -45,6 +46,21 @@ def test_a_new_chapter_and_its_claim_pass(tool, copy):
     run = subprocess.run([sys.executable, "-c", where + program], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert re.search(r'check\("X-DEMO", seed=0\)', cells[-1].source)
+
+    tests = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_sabotages.py",
+        "-k",
+        "X-DEMO",
+    ]
+    where = {**os.environ, "PYTHONPATH": str(copy / "lib")}
+    run = subprocess.run(tests, cwd=copy / "tests/claims", env=where, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
 
 
 @pytest.mark.parametrize(

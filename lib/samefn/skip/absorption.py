@@ -90,7 +90,8 @@ class Absorption:
     multiplied; so have units in another order, where S is unique; and a block of lower precision the
     answer of its float64 copy.
     ``claim``: the id of the claim that the verdict rests on; "" where undecided, or nothing needs proof.
-    The chapters of X-ODD, X-BIAS, X-GLU and X-DEG are still to come: :mod:`samefn.claims` lacks them.
+    X-ODD, X-BIAS, X-GLU and X-DEG name results of this library that are no claims of the book: of these the
+    book proves what ``skip/summary`` and ``beyond/transformer`` contain.
     """
 
     absorbed: bool | None
@@ -197,10 +198,9 @@ RULES: tuple[Rule, ...] = (
 def absorb(residual: Residual) -> Absorption:
     """Decide whether a residual block equals a residual-free block of the same kind and width.
 
-    Covers [A] Propositions 5 and 6 and Theorems 8 and 10, and extensions whose chapters are still to
-    come: every odd-linear activation, any d×d skip matrix, biases (X-ODD, X-BIAS), sigmoid gates
-    (X-GLU), degenerate blocks of few lines (X-DEG).  "Same kind" means: the same activation, and biases
-    only where the block has them.
+    Covers [A] Propositions 5 and 6 and Theorems 8 and 10, and extensions of them: every odd-linear
+    activation, any d×d skip matrix, biases (X-ODD, X-BIAS), sigmoid gates (X-GLU), degenerate blocks (X-DEG).
+    "Same kind" means: the same activation, and biases only where the block has them.
 
     Where the rank-one matrices a_i u_iᵀ are independent the work is O(m²d + md² + m³); otherwise
     certificates are tried, and up to 40 units all sets.  Weights of lower precision are decided in float64,
