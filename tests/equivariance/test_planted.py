@@ -14,6 +14,7 @@ from samefn.equivariance.alignment import align, random_symmetry
 from samefn.equivariance.groups import cyclic, dihedral, symmetric
 from samefn.equivariance.layerwise import latent_actions
 from samefn.equivariance.planted import (
+    as_sigmoid,
     clone_factor,
     equivariant_network,
     groups,
@@ -157,6 +158,18 @@ def test_the_plane_and_its_hidden_network(group):
     for i, (before, after) in enumerate(pairwise(actions), 1):
         y = Draw(i).normal(5, before.dimension)
         assert_commutes(lambda y, i=i: network.layer(i, y).detach(), before, after, y)
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(0, 10**6))
+def test_sigmoid_networks_have_the_function_and_the_hidden_values_of_tanh(sizes, seed):
+    network, y = random_network(sizes, "tanh", seed), Draw(seed).normal(9, sizes[0])
+    other = as_sigmoid(network)
+    assert all(f.name == "sigmoid" for f in other.activations)
+    assert difference(network, other) < 1e-12
+    z = y
+    for i in range(1, len(sizes) - 1):
+        y, z = network.layer(i, y), other.layer(i, z)
+        torch.testing.assert_close(y, 2 * z - 1, rtol=0, atol=1e-12)
 
 
 @given(st.sampled_from(["relu", "gelu", "silu", "softplus"]), st.integers(0, 10**6))

@@ -147,6 +147,18 @@ def hidden_tanh_network(group: Group, *, generator: torch.Generator) -> DeepMLP:
     return random_symmetry(network, generator=generator).apply(network)
 
 
+def as_sigmoid(network: DeepMLP) -> DeepMLP:
+    """The sigmoid network with the function of a tanh network, by tanh(z) = 2 sigmoid(2z) − 1."""
+    layers = network.layers
+    last = len(layers.weights) - 1
+    for i, (weight, bias) in enumerate(zip(network.layers.weights, network.layers.biases, strict=True)):
+        if i > 0:  # it reads 2y − 1
+            weight, bias = 2 * weight, bias - weight.sum(1)
+        before = 1 if i == last else 2
+        layers = layers.replaced(i, before * weight, before * bias)
+    return DeepMLP(layers.weights, layers.biases, "sigmoid")
+
+
 def opposite_pairs(
     activation: str | Activation, *, generator: torch.Generator
 ) -> tuple[DeepMLP, Representation]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 import sympy
 import torch
 
+from ...activations import get
 from ...draw import Draw
-from ...equivariance.groups import Representation, cyclic, on_images
+from ...equivariance.attention import random_attention
+from ...equivariance.groups import Representation, cyclic, on_images, trivial
 from ...equivariance.heads import PatchAttention
+from ...equivariance.planted_attention import from_products, products, reflection, two_token_pair
 from ...equivariance.planted_heads import (
     best_action,
     cases,
@@ -32,27 +35,30 @@ from .. import Claim, require
 
 claim = Claim(
     id="B-HEADS",
-    title="Learned encodings are equivariant, and heads flip in place or swap",
-    source="new; [B], Theorem 4.1 for attention with positions",
+    title="In an equivariant attention layer with learned positions, distinct active heads that read "
+    "everything: the positions are equivariant, and each head flips in place or swaps",
+    source="[B], Theorem 4.1, for attention with positions; the proof is ours",
     hypotheses=(
-        "three tokens or more, all values allowed",
+        "three tokens or more",
         "E is onto",
-        "the M_h are nonzero and pairwise distinct, no R_h is 0",
+        "the M_h are pairwise distinct",
+        "no M_h is 0",
+        "no R_h is 0",
         "every direction of R^d is read",
-        "the layer is equivariant",
+        "the layer is exactly equivariant",
     ),
     uses=("B-D4", "B-T4.1", "B-ATT"),
     chapter="equivariance/heads",
 )
 
 
-@claim.exact("(A + tB) s(tm − c) has a pole at (c + iπ)/m, its residue 0 only for A = B = 0")
+@claim.exact("(A + tB) sigmoid(tm − c) has a pole at (c + iπ)/m, its residue 0 only for A = B = 0")
 def poles_with_residues() -> str:
     # so the pole of one head's sigmoid cancels against no other head's, whose poles lie elsewhere
     t, (a, b, c) = sympy.Symbol("t"), sympy.symbols("A B c", real=True)
     m = sympy.Symbol("m", positive=True)
     at = (c + sympy.I * sympy.pi) / m
-    found = sympy.residue((a + t * b) / (1 + sympy.exp(c - t * m)), t, at)
+    found = sympy.residue((a + t * b) * get("sigmoid").expression(t * m - c), t, at)
     require(sympy.simplify(found - (a + at * b) / m) == 0, f"the residue is {found}")
     imaginary = sympy.simplify(sympy.im(sympy.expand(found * m)))
     require(imaginary == b * sympy.pi / m, "a residue 0 does not force B = 0")
@@ -104,7 +110,29 @@ def function_and_maps_move(draw: Draw) -> str:
     return f"{whole:.0e}, {maps:.0e}"
 
 
-@claim.numeric("along one token f is a sum of C + s(tm − c)(A + tB)")
+TOKENS, SIZE, FEATURES, HEADS, VALUES = 3, 3, 2, 2, 1  # of a small layer, d_k = d
+CHANGES = 2 * FEATURES**2 + HEADS * (FEATURES**2 + VALUES**2)
+
+
+def _nullity(layer: PatchAttention, x: torch.Tensor) -> int:
+    """How many directions of all weights do not change the layer on x, to 1e-9 of the steepest."""
+    weights = {name: w.detach() for name, w in layer.named_parameters()}
+    jacobians = torch.func.jacrev(lambda w: torch.func.functional_call(layer, w, (x,)))(weights)
+    values = torch.linalg.svdvals(torch.cat([j.reshape(x.numel(), -1) for j in jacobians.values()], 1))
+    return sum(w.numel() for w in weights.values()) - int((values > 1e-9 * values[0]).sum())
+
+
+@claim.certificate("near random weights only coordinates of features, outputs, keys and values can change")
+def directions_that_change_nothing(draw: Draw) -> str:
+    attention = random_attention(HEADS, FEATURES, FEATURES, VALUES, generator=draw)
+    outer = draw.normal(FEATURES, SIZE), draw.normal(TOKENS, FEATURES), draw.normal(SIZE, FEATURES)
+    layer = PatchAttention(outer[0], outer[1], attention, outer[2])
+    found = _nullity(layer, draw.normal(24, TOKENS, SIZE))
+    require(found == CHANGES, f"{found} directions change nothing, {CHANGES} are coordinates")
+    return f"{found} directions of {sum(w.numel() for w in layer.parameters())}"
+
+
+@claim.numeric("along one token f is a sum of C + sigmoid(tm − c)(A + tB)")
 def sigmoids_along_one_token(draw: Draw) -> str:
     layer, _ = hide(plant(*draw.choice(cases()), generator=draw).layer, generator=draw)
     (tokens, _), n = layer.positions.shape, layer.embed.shape[1]
@@ -135,7 +163,7 @@ def one_encoding_moved(draw: Draw) -> str:
     return f"off by {whole:.0e}"
 
 
-@claim.control("every direction is read", "equivariant, but no T moves pixels and positions")
+@claim.control("every direction of R^d is read", "equivariant, but no T moves pixels and positions")
 def unread_feature(draw: Draw) -> str:
     group, columns, pixels, d, heads = draw.choice(cases()[:2])
     layer = plant(group, columns, pixels, d, heads, generator=draw).layer
@@ -149,7 +177,7 @@ def unread_feature(draw: Draw) -> str:
 
 
 @claim.control(
-    "the M_h are distinct", "two heads with one map: equivariant, and only the sum of R_h is moved"
+    "the M_h are pairwise distinct", "two heads with one map: equivariant, and only the sum of R_h is moved"
 )
 def two_heads_with_one_map(draw: Draw) -> str:
     shared, moves = twin_heads(generator=draw), _mirror(3, 2)
@@ -160,7 +188,7 @@ def two_heads_with_one_map(draw: Draw) -> str:
     return f"f to {whole:.0e}, heads off by {miss:.2f}"
 
 
-@claim.control("E onto", "scores of positions only: equivariant, and no order of the heads fits")
+@claim.control("E is onto", "scores of positions only: equivariant, and no order of the heads fits")
 def scores_of_positions(draw: Draw) -> str:
     columns = draw.integer(3, 5)
     fixed, moves = positions_only(columns, 2, generator=draw), _mirror(columns, 2)
@@ -170,7 +198,7 @@ def scores_of_positions(draw: Draw) -> str:
     return f"f to {whole:.0e}, maps off by {miss:.0e}"
 
 
-@claim.control("E onto", "a head that uses positions as a memory: equivariant, though it does not flip")
+@claim.control("E is onto", "a head that uses positions as a memory: equivariant, though it does not flip")
 def positions_as_a_memory(draw: Draw) -> str:
     columns = draw.integer(3, 5)
     head, (p, s) = memory(columns, 2, generator=draw), _mirror(columns, 2)
@@ -182,7 +210,8 @@ def positions_as_a_memory(draw: Draw) -> str:
 
 
 @claim.control(
-    "exactly equivariant", "scores of size ε = 1e-2, 1e-3, 1e-4: nearly equivariant, and heads change sign"
+    "the layer is exactly equivariant",
+    "scores of size ε = 1e-2, 1e-3, 1e-4: nearly equivariant, and heads change sign",
 )
 def nearly_linear_heads(draw: Draw) -> str:
     moves, x, state, errors, misses = _mirror(3, 2), draw.normal(50, 9, 4), draw.get_state(), [], []
@@ -195,3 +224,39 @@ def nearly_linear_heads(draw: Draw) -> str:
     require(faint, f"faint heads: errors {errors}, misfits {misses}")
     figures = ", ".join(f"{error:.0e}" for error in errors)
     return f"f off by {figures}; heads by {min(misses):.1f}"
+
+
+@claim.control("three tokens or more", "two tokens: equivariant, and no order of the heads fits")
+def two_tokens(draw: Draw) -> str:
+    eye, reflect = torch.eye(2), reflection().matrices[1]
+    layer = PatchAttention(eye, torch.zeros(2, 2), two_token_pair(generator=draw)[0], eye)
+    whole, miss = violation(layer, eye, reflect, draw.normal(50, 2, 2)), recover(layer, eye, reflect).heads
+    require(whole < 1e-10 and miss > 1e-6, f"two tokens: equivariance {whole:.1e}, heads {miss:.1e}")
+    return f"f to {whole:.0e}, heads off by {miss:.2f}"
+
+
+def _one_head(draw: Draw) -> PatchAttention:
+    """A planted layer of one head, on 4 × 4 tokens of 2 × 2 pixels."""
+    return plant(cyclic(2), 4, 2, 3, trivial(cyclic(2), 1), generator=draw).layer
+
+
+@claim.control("no M_h is 0", "a head that takes the mean: equivariant, though positions are not")
+def mean_head(draw: Draw) -> str:
+    known, moves, x = _one_head(draw), _mirror(4, 2), draw.normal(50, 16, 4)
+    (scores, values), away = products(known.attention), draw.normal(16, 3)
+    attention = from_products(torch.zeros_like(scores), values)
+    layer = PatchAttention(known.embed, known.positions + away - away.mean(0), attention, known.decode)
+    whole, miss = violation(layer, *moves, x), recover(layer, *moves).positions
+    require(whole < 1e-10 and miss > 1e-6, f"mean: equivariance {whole:.1e}, positions {miss:.1e}")
+    return f"f to {whole:.0e}, positions off by {miss:.2f}"
+
+
+@claim.control("no R_h is 0", "a head that writes nothing: equivariant, and no order of the heads fits")
+def silent_head(draw: Draw) -> str:
+    known, moves, x = _one_head(draw), _mirror(4, 2), draw.normal(50, 16, 4)
+    scores, values = products(known.attention)
+    both = torch.cat([scores, draw.normal(1, 3, 3)]), torch.cat([values, torch.zeros_like(values)])
+    layer = PatchAttention(known.embed, known.positions, from_products(*both), known.decode)
+    whole, miss = violation(layer, *moves, x), recover(layer, *moves).heads
+    require(whole < 1e-10 and miss > 1e-6, f"silent head: equivariance {whole:.1e}, heads {miss:.1e}")
+    return f"f to {whole:.0e}, heads off by {miss:.2f}"

@@ -31,14 +31,15 @@ from .. import Claim, require
 
 claim = Claim(
     id="B-EXP",
-    title="Layer errors bound the error end to end; "
-    "on compact sets of identifiable weights the converse holds",
+    title="Layer errors bound the error end to end; on compact sets of weights that are identifiable, "
+    "also infinitesimally, the error end to end bounds how far the weights are from symmetric",
     source="what is measured: [B], experiments; the theorem is ours",
     hypotheses=(
         "least squares: the sampled values of the layer span",
-        "layers to end to end: Lipschitz layers",
-        "converse: a compact set of weights, "
-        "each identifiable up to a finite group, with injective derivative",
+        "layers to end to end: each misfit times the Lipschitz constants of the layers behind it",
+        "converse: a compact set of weights",
+        "converse: identifiable up to a finite group",
+        "converse: no direction of the weights leaves the function as it is, infinitesimally",
     ),
     uses=("B-MLP", "B-T4.1"),
     chapter="equivariance/mirror",
@@ -128,8 +129,8 @@ def fit_is_no_worse_than_q(draw: Draw) -> str:
 
 
 @claim.control(
-    "compactness: a unit's outgoing weights tend to 0",
-    "the error end to end tends to 0 and that of layer 1 does not: no constant serves all networks",
+    "converse: a compact set of weights",
+    "outgoing weights that tend to 0: the error end to end tends to 0, that of layer 1 does not",
 )
 def faint_unit(draw: Draw) -> str:
     network, _ = planted_autoencoder(generator=draw)
@@ -145,8 +146,8 @@ def faint_unit(draw: Draw) -> str:
 
 
 @claim.control(
-    "identifiability: ± pairs of GELU units",
-    "equivariant end to end, layer 1 for no matrix A_1 at all; some direction of the parameters is invisible",
+    "converse: identifiable up to a finite group",
+    "± pairs of GELU units: equivariant end to end, layer 1 for no matrix A_1 at all",
 )
 def gelu_pairs(draw: Draw) -> str:
     (pairs, swap), x = opposite_pairs("gelu", generator=draw), draw.normal(100, 2)
@@ -169,3 +170,41 @@ def fitted_samples(draw: Draw) -> str:
     fit, fresh = (float(miss[part].norm() / h[part].norm()) for part in (slice(8), slice(8, None)))
     require(fit < 1e-6 and fresh > 0.1, f"fitted {fit:.1e}, fresh {fresh:.1e}")
     return f"fitted {fit:.0e}, fresh {fresh:.1f}"
+
+
+@claim.control(
+    "least squares: the sampled values of the layer span", "four samples of eight units: Q is not what fits"
+)
+def too_few_samples(draw: Draw) -> str:
+    (network, q), x = planted_autoencoder(generator=draw), draw.normal(4, SIDE**2)
+    fitted = least_squares_action(network.layer(1, x), network.layer(1, x @ _mirror().T))
+    off = float((fitted - q).abs().max())
+    require(off > 0.1, f"four samples give the planted signed permutation, to {off:.1e}")
+    return f"off by {off:.2f}"
+
+
+@claim.control(
+    "layers to end to end: each misfit times the Lipschitz constants of the layers behind it",
+    "layer 2 stretches: the error end to end is larger than the misfits added up",
+)
+def stretched_misfit(draw: Draw) -> str:
+    (network, q), g, x = planted_autoencoder(generator=draw), _mirror(), draw.normal(100, SIDE**2)
+    stretched = tilted(network, 10.0, generator=draw)
+    error, _ = telescope(stretched, [g, q, g], x)
+    misfit = (stretched.layer(1, x @ g.T) - stretched.layer(1, x) @ q.T).norm(dim=1)
+    ratio = float((error / misfit).max())
+    require(ratio > 1, f"the error is {ratio:.2f} of the misfit of layer 1, the only one")
+    return f"{ratio:.1f} times the misfit"
+
+
+@claim.control(
+    "converse: no direction of the weights leaves the function as it is, infinitesimally",
+    "f(x; θ) = θ³x on [−1, 1], moved by x ↦ −x: identifiable, and the weights err like the cube root",
+)
+def cube() -> str:
+    thetas = 0.1, 0.01, 0.001
+    # θ^g = −θ, and f(−x; θ) − f(x; θ) = −2θ³x
+    points = [(2 * theta**3, 2 * theta) for theta in thetas]
+    slopes = [slope(a, b) for a, b in pairwise(points)]
+    require(all(abs(v - 1 / 3) < 1e-12 for v in slopes), f"slopes {slopes}")
+    return f"slope {slopes[-1]:.4f} in place of 1"
