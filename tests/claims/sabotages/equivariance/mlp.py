@@ -55,8 +55,8 @@ def zero_network(world):
 
 @sabotage("B-MLP", "the layers of θ itself are equivariant, with spare units and all", "spare_units")
 def theta_itself(world):
-    def lazy(network):
-        found = reduce(network)
+    def lazy(network, **options):
+        found = reduce(network, **options)
         object.__setattr__(found, "embed", lambda: network)
         return found
 
