@@ -58,7 +58,7 @@ def sizes(width, height, letters):
     return f'width="{width}" height="{height}" data-letters="{letters:.2f}"'
 
 
-def draw(image, prefix, folder, content):
+def draw(image, prefix, folder, content, loading):
     """HTML of a picture in two widths; of a slider, with the names of its other pictures."""
     frames = [
         (store(folder, frame["wide"]), store(folder, frame["narrow"]), frame) for frame in content["frames"]
@@ -68,7 +68,7 @@ def draw(image, prefix, folder, content):
     tag = re.sub(r'\s(?:width|height|style)="[^"]*"', "", image)
     if "alt" in first:
         tag = re.sub(r'\salt="[^"]*"', "", tag).replace("<img", f'<img alt="{escape(first["alt"], quote=True)}"', 1)
-    tag = tag.replace("<img", f'<img {sizes(*wide)} loading="lazy" decoding="async"', 1)
+    tag = tag.replace("<img", f'<img {sizes(*wide)} {loading}', 1)
     source = f'<source media="{PHONE}" srcset="{prefix}{narrow}" {sizes(*small)}>'
     drawing = f'<picture style="--inches: {wide[0] / COLUMN:.2f}">{source}{tag}</picture>'
     if len(frames) == 1:
@@ -92,9 +92,12 @@ def place_pictures(app, pagename, templatename, context, doctree):
     if app.builder.format != "html" or doctree is None:
         return
     known, folder = pictures(app, pagename), Path(app.outdir, "_images")
+    loading = iter([""])  # the first picture comes with the page, the others when they are near
 
     def replace(match):
-        return draw(match[0], match[1], folder, known[match[2]]) if match[2] in known else match[0]
+        if match[2] not in known:
+            return match[0]
+        return draw(match[0], match[1], folder, known[match[2]], next(loading, 'loading="lazy"'))
 
     context["body"] = IMAGE.sub(replace, context["body"])
 
