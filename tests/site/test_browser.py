@@ -9,7 +9,7 @@ import threading
 import pytest
 from playwright.sync_api import sync_playwright
 
-from browser import NoBrowser, launch
+from chromium import NoBrowser, launch
 from shared import pages, runnable
 
 RAW = r"\\\(|\\\[|\$\$|\\begin\{|\{[a-z]+(?::[a-z]+)?\}`|:::"

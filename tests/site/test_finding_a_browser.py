@@ -7,7 +7,7 @@ import sys
 import pytest
 from playwright.sync_api import Error
 
-import browser
+import chromium
 from shared import ROOT
 
 
@@ -36,25 +36,25 @@ def refuses(words):
 
 @pytest.fixture(autouse=True)
 def build_folder(monkeypatch, tmp_path):
-    monkeypatch.setattr(browser, "BUILD", tmp_path)
-    monkeypatch.setattr(browser, "UNPACKED", tmp_path / "chromium")
+    monkeypatch.setattr(chromium, "BUILD", tmp_path)
+    monkeypatch.setattr(chromium, "UNPACKED", tmp_path / "chromium")
 
 
 def test_the_first_that_starts_is_taken_and_no_later_source_is_asked():
     sources = {"a": refuses("none"), "b": gives("broken"), "c": gives("good"), "d": refuses("never asked")}
-    assert browser.launch(Chromium("good"), sources) == "running good"
+    assert chromium.launch(Chromium("good"), sources) == "running good"
 
 
 def test_without_any_the_error_is_one_line_that_says_what_to_do():
-    with pytest.raises(browser.NoBrowser) as raised:
-        browser.launch(Chromium("good"), {"a": refuses("none"), "b": gives("broken")})
+    with pytest.raises(chromium.NoBrowser) as raised:
+        chromium.launch(Chromium("good"), {"a": refuses("none"), "b": gives("broken")})
     assert "\n" not in str(raised.value)
     assert "playwright install chromium" in str(raised.value) and "BROWSER=none" in str(raised.value)
     assert "(tried a: none; b: broken does not start)" in str(raised.value)
 
 
 def test_downloads_come_after_all_that_is_here():
-    assert list(browser.SOURCES) == [
+    assert list(chromium.SOURCES) == [
         "on the PATH", "Playwright's", "unpacked before", "playwright install", "npm", "apt-get"
     ]  # fmt: skip
 
@@ -62,30 +62,30 @@ def test_downloads_come_after_all_that_is_here():
 def test_the_path_is_searched(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OSError, match="none"):
-        browser.on_the_path()
+        chromium.on_the_path()
     program = tmp_path / "google-chrome"
     program.touch(mode=0o755)
-    assert browser.on_the_path() == str(program)
+    assert chromium.on_the_path() == str(program)
 
 
 def test_a_download_that_fails_says_its_last_line(monkeypatch):
     with pytest.raises(OSError, match=r"^no such package$"):
-        browser.run(sys.executable, "-c", "print('much'); raise SystemExit('no such package')")
+        chromium.run(sys.executable, "-c", "print('much'); raise SystemExit('no such package')")
     with pytest.raises(OSError):
-        browser.run("no-such-program-anywhere")
+        chromium.run("no-such-program-anywhere")
 
 
 def test_an_unfinished_download_is_no_browser(tmp_path):
     (tmp_path / "chromium").mkdir()
     (tmp_path / "chromium" / "chromium").touch()
     with pytest.raises(OSError, match="none"):
-        browser.unpacked()
+        chromium.unpacked()
 
 
 def test_apt_get_is_for_root_only(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(OSError, match="not root on Debian"):
-        browser.from_debian()
+        chromium.from_debian()
 
 
 def test_a_run_without_a_browser_ends_with_what_it_left_out():

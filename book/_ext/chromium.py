@@ -1,4 +1,4 @@
-"""A Chromium for the tests: the machine's own, else one that can be had now.
+"""A Chromium for the PDF and the tests: the machine's own, else one that can be had now.
 
 What is here already is tried first, then what must be downloaded: Playwright's own browser, the one in the
 npm package @sparticuz/chromium (75 MB; its lock is in ``chromium/``), and Debian's, if we are root there.
@@ -15,7 +15,7 @@ from filelock import FileLock
 from playwright.sync_api import Error
 
 BUILD = Path(__file__).resolve().parents[2] / "_build"
-NPM = Path(__file__).with_name("chromium")  # package.json and its lock; node_modules when it was needed
+NPM = BUILD.parent / "book" / "_chromium"  # package.json and its lock; node_modules when it was needed
 UNPACKED = BUILD / "chromium"
 FLAGS = [
     "--no-sandbox",
@@ -114,6 +114,6 @@ def launch(chromium, sources=SOURCES):
             except (Error, OSError) as error:
                 tried.append(f"{name}: {first_line(error)}")
     raise NoBrowser(
-        "no Chromium for the tests of the pages: put one on the PATH, run `.venv/bin/playwright install "
+        "no Chromium for the PDF and the tests of the pages: put one on the PATH, run `.venv/bin/playwright install "
         f"chromium`, or set BROWSER=none to leave these tests out (tried {'; '.join(tried)})"
     )
