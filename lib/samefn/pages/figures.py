@@ -127,7 +127,7 @@ class FrameSlider(ipywidgets.VBox):
 
 
 def frame_slider(
-    frames: Sequence[Figure], values: Sequence[object], label: str, *, alt: str, start: Natural = 0
+    frames: Sequence[PageFigure], values: Sequence[object], label: str, *, alt: str, start: Natural = 0
 ) -> FrameSlider:
     """A slider over pictures drawn beforehand, which moves on a static page, without a kernel.
 
