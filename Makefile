@@ -92,4 +92,4 @@ $(VENV)/.tests: tests/requirements.txt pyproject.toml | $(VENV)/.torch
 	@touch $@
 
 clean:
-	rm -rf _build build lib/*.egg-info $(VENV) book/_browser/node_modules book/_chromium/node_modules
+	rm -rf _build build lib/*.egg-info $(VENV) book/_browser/node_modules book/_chromium/node_modules tests/site/npm/node_modules

@@ -30,9 +30,8 @@ def program(name):
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
-def install(root):
-    """Install the packages of the lock file, unless they are; return their folder."""
-    folder = Path(root, FOLDER)
+def install(folder):
+    """Install the packages of a folder's lock file, unless they are; return where they are."""
     lock, modules = folder / "package-lock.json", folder / "node_modules"
     stamp = modules / ".installed-lock.json"
     if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
@@ -50,7 +49,7 @@ def install(root):
 
 
 def prepare(app, config):
-    install(app.srcdir)
+    install(Path(app.srcdir, FOLDER))
     app.add_js_file(COPY_AS_TEX, loading_method="defer")
 
 

@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 import yaml
+from filelock import FileLock
 
+from book_browser import install
 from shared import ROOT, SITE, build, pages
 
 
@@ -17,6 +19,15 @@ def site():
     return SITE
 
 
+@pytest.fixture(scope="session")
+def npm():
+    """Folder with the npm packages of the tests; they are installed if need be."""
+    folder = ROOT / "tests" / "site" / "npm"
+    with FileLock(ROOT / "_build" / "npm.lock"):
+        install(folder)
+    return folder
+
+
 @pytest.fixture
 def make_book(tmp_path):
     """Write a small book with the real configuration, extensions and library; ``library`` adds to it."""
@@ -24,7 +35,7 @@ def make_book(tmp_path):
     def make(chapters, library=()):
         shutil.copy(ROOT / "_config.yml", tmp_path)
         ignore = shutil.ignore_patterns("__pycache__")
-        for name in ("book/_ext", "book/_static", "lib/samefn"):
+        for name in ("book/_ext", "book/_static", "book/_templates", "lib/samefn"):
             shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
         # else the small books name the CDN
         if (ROOT / "book/_browser/node_modules/.installed-lock.json").exists():

@@ -4,6 +4,7 @@ That a chapter's kernel has what a reader has is shown in test_build.py.  Here: 
 code, and two notebooks run outside of the build, with the library's wheel.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from jupyter_cache import get_cache
 
+from book_browser import program
 from shared import ROOT, code_cells, has_tag, pages, runnable
 
 RUNNABLE = list(runnable())
@@ -25,6 +27,25 @@ OUTSIDE = ["book/skip/question", "book/equivariance/model"]  # short ones; the f
 
 def read(site, page):
     return nbformat.read(site / "_notebooks" / f"{page}.ipynb", as_version=4)
+
+
+def test_every_renderer_sets_every_formula(site, npm):
+    """VS Code and Jupyter set formulas by different programs, and some know no macros from other cells."""
+    cells = [
+        (page, cell.source)
+        for page in RUNNABLE
+        for cell in read(site, page).cells
+        if cell.cell_type == "markdown"
+    ]
+    assert refused(npm, [source for _, source in cells]) == []
+    (complaint, *_) = refused(npm, ["good $x$", r"bad $\norm{x}$"])
+    assert complaint["cell"] == 1
+
+
+def refused(npm, texts):
+    command = [program("node"), npm / "renderers.mjs"]
+    run = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
 
 
 # The notebooks ----------------------------------------------------------------------------------
