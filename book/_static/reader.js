@@ -1,3 +1,4 @@
+// What a page needs of scripts, for all else is there without.
 // A slider over pictures: a range input, and files that are loaded when it is touched.
 const phone = matchMedia("(max-width: 500px)");
 for (const slider of document.querySelectorAll(".frame-slider")) {
@@ -24,3 +25,13 @@ for (const slider of document.querySelectorAll(".frame-slider")) {
   input.addEventListener("input", show);
   control.hidden = false;
 }
+
+// Who reads by keyboard must be able to scroll what is too wide: such a box is a tab stop, and no other.
+const wide = [...document.querySelectorAll(".katex-display, .claim-table, .pst-scrollable-table-container, pre")];
+const watch = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+for (const box of wide) watch.observe(box);
