@@ -25,6 +25,7 @@ def name_the_site(app, config):
     """The repository's address stands in _config.yml alone; all other addresses follow from it."""
     _, repository, site = place(config)
     config.html_baseurl = config.ogp_site_url = site
+    config.ogp_site_name = config.html_title
     config.notfound_urls_prefix = f"/{repository}/"
     citation = Path(app.srcdir, "CITATION.cff")
     if not citation.exists():

@@ -1,4 +1,4 @@
-"""What browsers load beside the pages: the formulas' letters from npm, and nothing that is not needed.
+"""What browsers load beside the pages: the formulas' letters and the search from npm, and nothing that is not needed.
 
 The npm packages are pinned in ``book/_browser/package-lock.json``.  The theme brings 2,000 icons, twice, as
 fonts and as a script; pages get a font with those that they show.
@@ -19,7 +19,12 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "book/_browser"  # package.json, its lock, and node_modules when they are installed
 # From node_modules to _static/npm.
-COPIES = ["katex/dist/katex.min.css", "katex/dist/fonts/*.woff2", "katex/dist/contrib/copy-tex.min.js"]
+COPIES = [
+    "katex/dist/katex.min.css",
+    "katex/dist/fonts/*.woff2",
+    "katex/dist/contrib/copy-tex.min.js",
+    "minisearch/dist/umd/index.js",
+]
 COPY_AS_TEX = "npm/katex/dist/contrib/copy-tex.min.js"
 ICONS = "vendor/fontawesome/*"  # in _static
 TWICE = re.compile(r'<script[^>]*fontawesome[^>]*></script>|<link[^>]*rel="preload"[^>]*as="font"[^>]*>')
