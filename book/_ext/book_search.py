@@ -63,7 +63,7 @@ def words(element, skip_boxes=True):
 def split_title(title):
     """ "6.3.2. Step 2" as its number and its words; "Theorem 6.1 (Title)" likewise."""
     match = re.match(r"((?:[A-Z][a-z]+ )?\d+(?:\.\d+)*)\.?\s*(.*)", title)
-    return (match[1], match[2].strip("() ")) if match else ("", title)
+    return (match[1], re.sub(r"^\((.*)\)$", r"\1", match[2])) if match else ("", title)
 
 
 def address(element):
@@ -77,7 +77,7 @@ def records(path, name):
     if article is None:
         return
     titles = article.xpath(".//h1")
-    chapter = words(titles[0]) if titles else name
+    chapter = ". ".join(filter(None, split_title(words(titles[0])))) if titles else name
     for section in article.iter("section"):
         heading = next((child for child in section if child.tag in ("h1", "h2", "h3", "h4")), None)
         if heading is None or not section.get("id"):
@@ -88,8 +88,8 @@ def records(path, name):
         yield record(name, place, kind, label, title, chapter, words(section)[len(words(heading)) :])
     for box in article.xpath('.//div[contains(concat(" ", @class, " "), " admonition ")]'):
         kind = BOXES.get(kind_of(box))
-        if kind:
-            heading = box.find("p")
+        heading = next(iter(box.xpath("./p[contains(@class, 'admonition-title')]")), None)
+        if kind and heading is not None:
             label, title = split_title(words(heading))
             text = words(box, skip_boxes=False)[len(words(heading)) :]
             yield record(name, f"#{address(box)}", kind, label, title, chapter, text)
@@ -104,7 +104,7 @@ def records(path, name):
         text = words(signature.getnext()) if signature.getnext() is not None else ""
         yield record(name, f"#{signature.get('id')}", "code", "", short, chapter, f"{signature.get('id')} {text}")
     for entry in article.xpath(".//div[contains(@class, 'citation')][@id]"):
-        yield record(name, f"#{entry.get('id')}", "entry", "", words(entry)[:90], chapter, words(entry))
+        yield record(name, f"#{entry.get('id')}", "entry", "", "", chapter, words(entry))
 
 
 def record(page, place, kind, label, title, chapter, text):

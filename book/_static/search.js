@@ -21,7 +21,7 @@ const BookSearch = (() => {
     engine.addAll(records);
     return engine;
   };
-  const KINDS = { term: 3, statement: 2, chapter: 2, code: 1.6, section: 1.3, exercise: 1, figure: 0.8, entry: 0.8 };
+  const KINDS = { term: 3, statement: 2, chapter: 2, code: 1.6, section: 1.3, exercise: 1, figure: 0.8, entry: 0.3 };
   const find = (engine, query) => {
     const options = {
       boost: { label: 6, title: 5, chapter: 1.5 },
@@ -49,7 +49,7 @@ if (typeof document !== "undefined" && document.getElementById("book-search-word
   const item = (hit) => {
     const [line, link, place, text] = ["li", "a", "span", "p"].map((tag) => document.createElement(tag));
     link.href = hit.url;
-    link.textContent = [hit.label, hit.title].filter(Boolean).join(". ");
+    link.textContent = [hit.label, hit.title].filter(Boolean).join(". ") || hit.chapter;
     place.className = "search-place";
     if (hit.chapter !== hit.title) place.textContent = ` ${hit.chapter}`;
     text.textContent = BookSearch.around(hit.text, hit.terms);

@@ -182,7 +182,7 @@ def test_dark_mode_toggles(visit):
 def test_search_finds_a_page(visit):
     page = visit("search")
     page.goto(page.url + "?q=skip")
-    page.locator("#search-results li a").first.wait_for()
+    page.locator("#book-search-results li a").first.wait_for()
 
 
 def test_pages_work_from_the_file_system(browser, site):
