@@ -1,5 +1,6 @@
 # make book                        build the site, all set-up included
-# make test                        build it and run every test    (ARGS="-k absorb": pytest's own arguments)
+# make pdf                         build it and print it to one PDF
+# make test                        build and print it and run every test    (ARGS="-k absorb": pytest's own arguments)
 # make check                       format, lint, types, the library's tests, the claims on two seeds; no book
 # make page P=skip/relu            build and judge one chapter
 # make new-chapter PART=skip NAME=foo    a chapter and its claim from the templates
@@ -27,7 +28,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help book page test check quick lint types format new-chapter lock setup clean
+.PHONY: help book page pdf test check quick lint types format new-chapter lock setup clean
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -38,8 +39,11 @@ book: $(VENV)/.book
 page: $(VENV)/.book
 	@$(BIN)/python book/_ext/build.py $(P)
 
+pdf: $(VENV)/.tests book
+	@$(BIN)/python book/_ext/pdf.py
+
 # Tests run side by side, one thread each.
-test: $(VENV)/.tests book
+test: $(VENV)/.tests book $(if $(filter none,$(BROWSER)),,pdf)
 	$(PYTEST) $(ARGS)
 
 check: $(VENV)/.tests

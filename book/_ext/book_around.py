@@ -1,4 +1,4 @@
-"""What stands around the pages: the site's address, its map for search engines, cards, the footer, the 404 page."""
+"""What stands around the pages: the site's address, its map for search engines, cards, footer, 404 page."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What browsers load beside the pages: the formulas' letters and the search from npm, and nothing that is not needed.
+"""What browsers load beside the pages: the formulas' letters and the search from npm, and no more.
 
 The npm packages are pinned in ``book/_browser/package-lock.json``.  The theme brings 2,000 icons, twice, as
 fonts and as a script; pages get a font with those that they show.
@@ -42,7 +42,14 @@ def install(folder):
     if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
         return modules
     logger.info("installing the browser libraries of %s", lock)
-    command = [program("npm") or "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    command = [
+        program("npm") or "npm",
+        "ci",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
     try:
         run = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error:
@@ -78,15 +85,22 @@ def copy(app, exception):
 def keep_used_icons(site):
     """Cut the icon fonts down to the icons that some page names."""
     for folder in site.glob(f"_static/{ICONS}"):
-        sheet = (folder / "css" / "all.min.css").read_text("utf8")
+        sheet = folder / "css" / "all.min.css"
         codes = {
             name: int(code, 16)
-            for names, code in re.findall(r"((?:\.fa-[\w-]+:{1,2}before,?)+)\{content:\"\\([0-9a-f]+)\"", sheet)
+            for names, code in re.findall(
+                r"((?:\.fa-[\w-]+:{1,2}before,?)+)\{content:\"\\([0-9a-f]+)\"", sheet.read_text("utf8")
+            )
             for name in re.findall(r"fa-[\w-]+", names)
         }
         text = "".join(page.read_text("utf8") for page in site.rglob("*.html"))
         text += "".join(script.read_text("utf8") for script in site.glob("_static/scripts/*.js"))
         wanted = {codes[name] for name in {*re.findall(r"fa-[\w-]+", text)} & {*codes}}
+        # admonitions have theirs by code, in the theme's and the extensions' style sheets
+        rules = "".join(
+            other.read_text("utf8") for other in site.glob("_static/**/*.css") if other.parent != sheet.parent
+        )
+        wanted |= {int(code, 16) for code in re.findall(r"\\([ef][0-9a-f]{3})\b", rules)}
         shutil.rmtree(folder / "js", ignore_errors=True)
         for font in (folder / "webfonts").iterdir():
             if font.suffix == ".ttf":

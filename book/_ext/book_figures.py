@@ -43,7 +43,7 @@ def digest(data):
 
 
 def store(folder, picture):
-    """Write one picture; return its file name, its size on the page and its smallest letters in pixels there."""
+    """Write one picture; return its file name, size on the page and smallest letters in pixels there."""
     data = base64.b64decode(picture["png"])
     name = f"{digest(data)}.png"
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,8 +67,10 @@ def draw(image, prefix, folder, content, loading):
     (_, *wide), (narrow, *small), first = frames[start]
     tag = re.sub(r'\s(?:width|height|style)="[^"]*"', "", image)
     if "alt" in first:
-        tag = re.sub(r'\salt="[^"]*"', "", tag).replace("<img", f'<img alt="{escape(first["alt"], quote=True)}"', 1)
-    tag = tag.replace("<img", f'<img {sizes(*wide)} {loading}', 1)
+        tag = re.sub(r'\salt="[^"]*"', "", tag).replace(
+            "<img", f'<img alt="{escape(first["alt"], quote=True)}"', 1
+        )
+    tag = tag.replace("<img", f"<img {sizes(*wide)} {loading}", 1)
     source = f'<source media="{PHONE}" srcset="{prefix}{narrow}" {sizes(*small)}>'
     drawing = f'<picture style="--inches: {wide[0] / COLUMN:.2f}">{source}{tag}</picture>'
     if len(frames) == 1:

@@ -7,6 +7,7 @@ import nbformat
 
 from notebook_text import reader_notebook
 
+PDF = "_static/same-function-different-weights.pdf"  # printed by pdf.py, after the site is built
 BRANCH = "notebooks"  # pushed by .github/workflows/publish.yml
 ISSUE_FORM = "text.yml"  # in .github/ISSUE_TEMPLATE
 
@@ -51,6 +52,14 @@ def add_launch_buttons(app, pagename, templatename, context, doctree):
     context["header_buttons"].insert(0, group)
 
 
+def add_pdf_button(app, pagename, templatename, context, doctree):
+    """A link to the published PDF: a local build may have none."""
+    if app.builder.format == "html" and "header_buttons" in context:
+        *_, site = place(app.config)
+        button = {"type": "link", "url": f"{site}{PDF}", "icon": "fas fa-file-pdf"}
+        context["header_buttons"].append(button | {"label": "pdf-button", "tooltip": "The whole book as PDF"})
+
+
 def point_to_the_issue_form(app, pagename, templatename, context, doctree):
     """The theme's button opens an empty issue; ours names the page in a form."""
     for group in context.get("header_buttons", ()):
@@ -64,5 +73,6 @@ def point_to_the_issue_form(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("html-page-context", write_notebook, priority=900)
     app.connect("html-page-context", add_launch_buttons, priority=901)  # after the theme's own buttons
+    app.connect("html-page-context", add_pdf_button, priority=901)
     app.connect("html-page-context", point_to_the_issue_form, priority=901)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -33,7 +33,10 @@ def expand(tex, macros):
             body = body.replace(f"#{index}", expand(_content(tex[position:end].strip()), macros))
             position = end
         # a name must not run into the letters that follow
-        parts.append(body + (" " if re.search(r"\\[A-Za-z]+$", body) and tex[position : position + 1].isalpha() else ""))
+        parts.append(
+            body
+            + (" " if re.search(r"\\[A-Za-z]+$", body) and tex[position : position + 1].isalpha() else "")
+        )
     return "".join(parts) + tex[position:]
 
 

@@ -16,7 +16,10 @@ COMMANDS = [
     (re.compile(r"\\(?:mathbb|mathrm|mathsf|mathbf|mathcal|operatorname|text|tilde|bar|hat)\s*"), ""),
     (re.compile(r"\^\{?\\?T\b\}?|\\T\b"), "ᵀ"),
     (re.compile(r"\\(?:norm|abs|lVert|rVert|lvert|rvert)\b"), "|"),
-    (re.compile(r"\\(?:left|right|bigl?|bigr|Bigl|Bigr|quad|qquad|displaystyle|tfrac|frac|dfrac|[,;:! ])"), " "),
+    (
+        re.compile(r"\\(?:left|right|bigl?|bigr|Bigl|Bigr|quad|qquad|displaystyle|tfrac|frac|dfrac|[,;:! ])"),
+        " ",
+    ),
     (re.compile(r"\\(?:ne|neq)\b"), "≠"),
     (re.compile(r"\\(?:le|leq)\b"), "≤"),
     (re.compile(r"\\(?:ge|geq)\b"), "≥"),
@@ -46,15 +49,11 @@ def words(element, skip_boxes=True):
     parts = [element.text or ""]
     for child in element:
         classes = (child.get("class") or "").split() if isinstance(child.tag, str) else ()
-        if child.tag in ("script", "style", "button", "svg") or not isinstance(child.tag, str):
-            pass
-        elif "headerlink" in classes or (child.tag == "section" and skip_boxes):
-            pass
-        elif skip_boxes and kind_of(child):
-            pass
-        elif "katex" in classes:
+        is_text = isinstance(child.tag, str) and child.tag not in ("script", "style", "button", "svg")
+        apart = skip_boxes and is_text and (child.tag == "section" or kind_of(child))
+        if "katex" in classes:
             parts.append(plain("".join(child.xpath(".//annotation/text()"))))
-        else:
+        elif is_text and not apart and "headerlink" not in classes:
             parts.append(words(child, skip_boxes))
         parts.append(child.tail or "")
     return SPACE.sub(" ", "".join(parts)).strip()
@@ -73,7 +72,9 @@ def address(element):
 
 def records(path, name):
     """What can be found on one page."""
-    article = next(iter(html.fromstring(path.read_text("utf8")).xpath('//article[contains(@class, "bd-article")]')), None)
+    article = next(
+        iter(html.fromstring(path.read_text("utf8")).xpath('//article[contains(@class, "bd-article")]')), None
+    )
     if article is None:
         return
     titles = article.xpath(".//h1")
@@ -95,21 +96,32 @@ def records(path, name):
             yield record(name, f"#{address(box)}", kind, label, title, chapter, text)
     for figure in article.xpath(".//figure[@id][figcaption]"):
         label, title = split_title(words(figure.find("figcaption")))
-        yield record(name, f"#{figure.get('id')}", "figure", label.replace("Fig ", "Fig. "), "", chapter, title)
+        yield record(
+            name, f"#{figure.get('id')}", "figure", label.replace("Fig ", "Fig. "), "", chapter, title
+        )
     for term in article.xpath(".//dl[contains(@class, 'glossary')]/dt[@id]"):
         text = words(term.getnext()) if term.getnext() is not None else ""
         yield record(name, f"#{term.get('id')}", "term", "", words(term), chapter, text)
     for signature in article.xpath(".//dt[contains(@class, 'sig')][@id]"):
         short = signature.get("id").rpartition(".")[2]
         text = words(signature.getnext()) if signature.getnext() is not None else ""
-        yield record(name, f"#{signature.get('id')}", "code", "", short, chapter, f"{signature.get('id')} {text}")
+        yield record(
+            name, f"#{signature.get('id')}", "code", "", short, chapter, f"{signature.get('id')} {text}"
+        )
     for entry in article.xpath(".//div[contains(@class, 'citation')][@id]"):
         yield record(name, f"#{entry.get('id')}", "entry", "", "", chapter, words(entry))
 
 
 def record(page, place, kind, label, title, chapter, text):
     url = f"{page}.html{place}"
-    return {"url": url, "kind": kind, "label": label, "title": title, "chapter": chapter, "text": text.strip()}
+    return {
+        "url": url,
+        "kind": kind,
+        "label": label,
+        "title": title,
+        "chapter": chapter,
+        "text": text.strip(),
+    }
 
 
 def write_records(app, exception):

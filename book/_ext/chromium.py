@@ -114,6 +114,7 @@ def launch(chromium, sources=SOURCES):
             except (Error, OSError) as error:
                 tried.append(f"{name}: {first_line(error)}")
     raise NoBrowser(
-        "no Chromium for the PDF and the tests of the pages: put one on the PATH, run `.venv/bin/playwright install "
-        f"chromium`, or set BROWSER=none to leave these tests out (tried {'; '.join(tried)})"
+        "no Chromium for the PDF and the tests of the pages: put one on the PATH, run "
+        "`.venv/bin/playwright install chromium`, or set BROWSER=none to leave these tests out "
+        f"(tried {'; '.join(tried)})"
     )

@@ -1,10 +1,11 @@
 """Print the built book to one PDF: `make pdf`, after `make book`.
 
-The pages' articles are joined in the order of the contents, light, unfolded, with all solutions at the end, and
-printed by Chromium.  It cannot count pages for cross-references, so the book is printed twice: the first
+The pages' articles are joined in the order of the contents, light, unfolded, with all solutions at the end,
+and printed by Chromium.  It cannot count pages for cross-references, so the book is printed twice: the first
 print says on which page each link's destination came to lie.
 """
 
+import io
 import re
 import subprocess
 import sys
@@ -17,15 +18,15 @@ import yaml
 from bs4 import BeautifulSoup
 from playwright.sync_api import sync_playwright
 
+from book_launch import PDF
 from chromium import NoBrowser, launch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SITE, FOLDER = ROOT / "_build" / "html", ROOT / "_build" / "pdf"
-NAME = "same-function-different-weights.pdf"  # in the site's folder _static
 # What a page needs on a screen only.
 SCREEN = (
-    "script, noscript, source, button, .headerlink, .katex-mathml, .frame-control, .live-controls, .cell_input.tag_hide-input, "
-    "details.hide, .toggle-details__summary, .no-print, .sd-summary-icon, .sd-summary-state-marker"
+    "script, noscript, source, button, .headerlink, .katex-mathml, .frame-control, .live-controls, details.hide, "
+    ".toggle-details__summary, .no-print, .sd-summary-icon, .sd-summary-state-marker"
 )
 UNKNOWN = "000"  # stands for a page number in the first print, as wide as one
 
@@ -97,7 +98,7 @@ class Book:
         """HTML of the whole book; ``numbers`` says the page of each id, where it is known."""
         self.base = front["site"]
         soup = BeautifulSoup(SHELL.format(**front, styles=self.styles()), "html.parser")
-        for number, (caption, names) in enumerate(self.parts):
+        for caption, names in self.parts:
             for place, page in enumerate(names):
                 chapter = self.chapter(soup, page)
                 if caption and not place:
@@ -157,9 +158,13 @@ class Book:
             target = link["href"][1:]
             home = link.find_parent("section", class_="chapter")
             if link.find_parent(id="contents"):
-                link.append(soup.new_tag("span", attrs={"class": "page"}, string=numbers.get(target, UNKNOWN)))
-            elif home is not None and not target.startswith(home["id"] + "--") and "headerlink" not in link.get(
-                "class", ()
+                link.append(
+                    soup.new_tag("span", attrs={"class": "page"}, string=numbers.get(target, UNKNOWN))
+                )
+            elif (
+                home is not None
+                and not target.startswith(home["id"] + "--")
+                and "headerlink" not in link.get("class", ())
             ):
                 text = f"\u202f[p.\u202f{numbers.get(target, UNKNOWN)}]"
                 link.append(soup.new_tag("span", attrs={"class": "page"}, string=text))
@@ -194,7 +199,7 @@ img, svg {{ max-width: 100%; height: auto }}
 </style></head><body>
 <section class="front"><h1>{title}</h1><p>{subtitle}</p><p>{authors}</p><p>Version {version}, {date}.
 <a href="{site}">{site}</a></p><p>Text: CC BY 4.0. Code: MIT.</p></section>
-<section id="contents" class="chapter" style="page: contents"><h1>Contents</h1></section>
+<section id="contents" class="chapter" style="page: contents"><h1>Contents</h1><a href="#contents"></a></section>
 </body></html>"""
 
 
@@ -223,23 +228,36 @@ def print_once(browser, html, path):
     page = browser.new_page()
     page.goto(source.as_uri(), timeout=0)
     page.evaluate("document.fonts.ready")
-    page.pdf(path=path, prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
+    page.pdf(path=path, prefer_css_page_size=True, print_background=True, tagged=True)
     page.close()
 
 
 def page_numbers(path):
     """On which page each link's destination lies, counted from 1."""
     reader = pypdf.PdfReader(path)
-    numbers = {page.indirect_reference.idnum: number for number, page in enumerate(reader.pages, 1)}
-    found = {}
-    for name, destination in reader.named_destinations.items():
-        found[name.removeprefix("/")] = str(numbers[destination["/Page"].idnum])
-    return found
+    return {
+        name.removeprefix("/"): str(reader.get_destination_page_number(destination) + 1)
+        for name, destination in reader.named_destinations.items()
+    }
+
+
+def finish(path, book, numbers, front):
+    """Write the outline, which is the contents, and the facts about the book; return the bytes."""
+    writer, parents = pypdf.PdfWriter(clone_from=path), {}
+    for level, text, place in [(1, "Contents", "contents"), *book.entries]:
+        page = int(numbers[place]) - 1
+        parents[level] = writer.add_outline_item(text, page, parent=parents.get(level - 1))
+        parents = {depth: item for depth, item in parents.items() if depth <= level}
+    writer.add_metadata({"/Title": front["title"], "/Author": front["authors"], "/Subject": front["version"]})
+    writer.compress_identical_objects()
+    data = io.BytesIO()
+    writer.write(data)
+    return data.getvalue()
 
 
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
-    front, path, numbers = front_matter(), FOLDER / NAME, {}
+    front, path, numbers = front_matter(), FOLDER / "book.pdf", {}
     with sync_playwright() as playwright:
         try:
             browser = launch(playwright.chromium)
@@ -247,7 +265,8 @@ def main():
             print(none)
             return 1
         for _ in range(3):
-            print_once(browser, Book().document(front, numbers), path)
+            book = Book()
+            print_once(browser, book.document(front, numbers), path)
             before, numbers = numbers, page_numbers(path)
             if numbers == before:
                 break
@@ -255,8 +274,8 @@ def main():
             print("the page numbers did not settle in three prints")
             return 1
         browser.close()
-    target = SITE / "_static" / NAME
-    target.write_bytes(path.read_bytes())
+    target = SITE / PDF
+    target.write_bytes(finish(path, book, numbers, front))
     print(f"The book on paper is here:\n{target.as_uri()}")
     return 0
 

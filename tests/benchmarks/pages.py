@@ -2,8 +2,8 @@
 
     .venv/bin/python tests/benchmarks/pages.py [--site FOLDER] [--slow] [PAGE ...]
 
-Prints, for each page: KB sent, requests, seconds until the first paint and until everything is ready, nodes of
-the page.  ``--slow``: 1.6 Mbit/s, 150 ms of latency, a processor slowed four times.
+Prints, for each page: KB sent, requests, seconds until the first paint and until everything is ready, nodes
+of the page.  ``--slow``: 1.6 Mbit/s, 150 ms of latency, a processor slowed four times.
 """
 
 import argparse

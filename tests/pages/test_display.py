@@ -5,7 +5,7 @@ import re
 import networkx as nx
 import pytest
 
-from samefn.pages.display import linked_graph, table
+from samefn.pages.display import linked_graph, table, typeset
 
 
 def test_a_table_escapes_all_but_the_raw_columns():
@@ -30,3 +30,19 @@ def test_linked_graph_refuses_a_cycle():
     graph = nx.DiGraph([("A", "B"), ("B", "A")])
     with pytest.raises(ValueError, match="graph must have no cycle"):
         linked_graph(graph, {"A": "", "B": ""}, {"A": "", "B": ""}, alt="")
+
+
+@pytest.mark.parametrize(
+    "text, html",
+    [
+        ("P_S = −I", "P<sub>S</sub> = −I"),
+        ("2^m sets, K_{i−1}", "2<sup>m</sup> sets, K<sub>i−1</sub>"),
+        ("slope of 2^(−m/d²)", "slope of 2<sup>−m/d²</sup>"),
+        ("leaky_relu, p_max < 1", "leaky_relu, p<sub>max</sub> &lt; 1"),
+        ("2.2e-16 of 1.4e+00", "2.2 · 10<sup>−16</sup> of 1.4"),
+        ("1e-3 and 5e+06", "0.001 and 5 · 10<sup>6</sup>"),
+        ("A-T8, W^T, x^2y", "A-T8, W<sup>T</sup>, x<sup>2y</sup>"),
+    ],
+)
+def test_plain_text_is_typeset(text, html):
+    assert typeset(text) == html

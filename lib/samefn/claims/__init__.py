@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import time
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ from ..draw import Draw
 from ..pages.display import table
 
 # The claims in the order of the book, each with its module here, whose path is that of its chapter.
+# What [A] and [B] stand for in the sources of claims.
+PAPERS = {"[A]": "Mijoski and Karbevski 2026", "[B]": "Shahverdi et al. 2026"}
 MODULES = {
     "A-D1": "skip.question",
     "A-L4": "skip.reduction",
@@ -99,7 +101,6 @@ class Check:
         """Call the function in float64 without gradients.  Its draw belongs to it alone: no other check
         moves its figures.
         """
-        start = time.perf_counter()
         with torch.no_grad(), _float64():
             draw = (Draw.of(self.claim, self.name, seed),) if self.seeded else ()
             measured = self.function(*draw)
@@ -107,7 +108,7 @@ class Check:
             isinstance(measured, str) and measured,
             f"{self.claim}, {self.name}: says nothing of what it measured",
         )
-        return Result(self, measured, time.perf_counter() - start)
+        return Result(self, measured)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,6 @@ class Result:
 
     check: Check
     measured: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,6 @@ class Report:
 
     claim: Claim
     results: tuple[Result, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(result.seconds for result in self.results)
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -141,7 +137,7 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        caption = f"{self.claim.id}: {self.claim.title} ({self.claim.source})"
+        caption = f"{self.claim.id}: {self.claim.title} ({self.claim.origin})"
         return table(("check", "what it shows", "measured"), self.rows, caption)
 
 
@@ -189,6 +185,11 @@ class Claim:
         says.
         """
         return self._add(statement, dropped=dropped)
+
+    @property
+    def origin(self) -> str:
+        """The source with the two papers' names instead of [A] and [B]."""
+        return re.sub(r"\[[AB]\]", lambda letter: PAPERS[letter[0]], self.source)
 
     @property
     def evidence(self) -> tuple[Check, ...]:

@@ -7,7 +7,7 @@ from html import escape
 import networkx as nx
 from IPython.display import HTML
 
-from ..pages.display import linked_graph, table
+from ..pages.display import linked_graph, table, typeset
 from . import Claim, Report, registry
 
 
@@ -31,11 +31,11 @@ def chapter_map() -> HTML:
 
 
 def ledger(seed: int = 0) -> HTML:
-    """Every claim checked once: a table of strengths and times, then a row for each check, folded by
+    """Every claim checked once: a table of strengths, then a row for each check, folded by
     claim.
     """
     reports = [claim.check(seed=seed) for claim in registry().values()]
-    headings = ("claim", "title", "source", "rests on", "strength", "checks", "controls", "seconds")
+    headings = ("claim", "title", "source", "rests on", "strength", "checks", "controls")
     caption = f"{len(reports)} claims, checked with seed {seed}"
     summary = table(headings, [_summary(report) for report in reports], caption, raw=(0,))
     return HTML(summary + "".join(_details(report) for report in reports))
@@ -44,8 +44,8 @@ def ledger(seed: int = 0) -> HTML:
 def _summary(report: Report) -> tuple[str, ...]:
     claim = report.claim
     uses = ", ".join(claim.uses).replace("-", "\u2011") or "–"  # ids do not break at their hyphen
-    counts = str(len(claim.evidence)), str(len(claim.controls)), f"{report.seconds:.1f}"
-    return _link(claim), claim.title, claim.source, uses, ", ".join(claim.strengths), *counts
+    counts = str(len(claim.evidence)), str(len(claim.controls))
+    return _link(claim), claim.title, claim.origin, uses, ", ".join(claim.strengths), *counts
 
 
 def _link(claim: Claim) -> str:
@@ -55,11 +55,10 @@ def _link(claim: Claim) -> str:
 def _details(report: Report) -> str:
     claim = report.claim
     rows = [
-        (f"<code>{r.check.name}</code>", r.check.kind, r.check.statement, r.measured, f"{r.seconds:.2f}")
-        for r in report.results
+        (f"<code>{r.check.name}</code>", r.check.kind, r.check.statement, r.measured) for r in report.results
     ]
-    checks = table(("check", "kind", "what it shows", "measured", "seconds"), rows, claim.source, raw=(0,))
+    checks = table(("check", "kind", "what it shows", "measured"), rows, claim.origin, raw=(0,))
     return (
-        f'<details id="{escape(claim.id)}"><summary>{escape(claim.id)}: {escape(claim.title)}</summary>'
-        f"<p>Hypotheses: {escape('; '.join(claim.hypotheses))}.</p>{checks}</details>"
+        f'<details id="{escape(claim.id)}"><summary>{escape(claim.id)}: {typeset(claim.title)}</summary>'
+        f"<p>Hypotheses: {typeset('; '.join(claim.hypotheses))}.</p>{checks}</details>"
     )

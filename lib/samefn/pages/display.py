@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -13,18 +14,49 @@ from IPython.display import HTML
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str, raw: Sequence[int] = ()
 ) -> str:
-    """An HTML table with a caption; cells are escaped, except in the columns listed in ``raw``."""
+    """An HTML table with a caption; cells are escaped and typeset, except in the columns of ``raw``."""
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in headings)
     body = "".join(f"<tr>{''.join(_cells(row, raw))}</tr>" for row in rows)
     return (
-        f'<div class="claim-table"><table class="table"><caption>{escape(caption)}</caption>'
+        f'<div class="claim-table"><table class="table"><caption>{typeset(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
 def _cells(row: Sequence[str], raw: Sequence[int]) -> Iterator[str]:
     for column, cell in enumerate(row):
-        yield f"<td>{cell if column in raw else escape(cell)}</td>"
+        yield f"<td>{cell if column in raw else typeset(cell)}</td>"
+
+
+SCRIPT = r"(\([^()\s]*\)|\{[^{}]*\}|[−-]?\w+(?:\.\d+)?|[∅−-])"
+RULES = [
+    # a number of a machine: 1.4e-16
+    (re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)"), lambda m: _number(m[1], int(m[2]))),
+    # an index or exponent of a letter, of a number or of a bracket: P_S, 2^m, (a + b)^2
+    (re.compile(rf"(?<![A-Za-z_])([^\W_]\*?)_{SCRIPT}"), lambda m: f"{m[1]}<sub>{_bare(m[2])}</sub>"),
+    (re.compile(rf"(?<=[\w)⟩>‖|])\^{SCRIPT}"), lambda m: f"<sup>{_bare(m[1])}</sup>"),
+]
+
+
+def typeset(text: str) -> str:
+    """Plain text as HTML, with indices, exponents and powers of ten as they are printed: P_S, 2^m, 1.4e-16.
+
+    Names such as ``leaky_relu`` stay what they are.
+    """
+    text = escape(text)
+    for pattern, replacement in RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _bare(script: str) -> str:
+    return script[1:-1] if script[0] in "({" else script
+
+
+def _number(digits: str, exponent: int) -> str:
+    if -3 <= exponent <= 3:
+        return f"{float(digits) * 10**exponent:.4g}"
+    return f"{digits} · 10<sup>{exponent}</sup>".replace("<sup>-", "<sup>−")
 
 
 BOX_WIDTH, GAP_X, GAP_Y, PER_ROW = 128, 10, 44, 5
