@@ -31,6 +31,11 @@ def holds(what: str, condition: object) -> None:
     display(Markdown(f"✓ {what}"))
 
 
+def checked(what: str) -> None:
+    """Show, in Markdown, what the assertions before this line have checked; had one failed, it is not reached."""
+    display(Markdown(f"✓ {what}"))
+
+
 def scientific(number: float) -> str:
     """A number to two digits in Markdown: 2.2e-16 as $2.2 \\times 10^{-16}$."""
     mantissa, exponent = f"{number:.1e}".split("e")
