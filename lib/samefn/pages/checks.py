@@ -32,7 +32,7 @@ def holds(what: str, condition: object) -> None:
 
 
 def checked(what: str) -> None:
-    """Show, in Markdown, what the assertions before this line have checked; had one failed, it is not reached."""
+    """Show, in Markdown, what the assertions before this line check; if one fails, it is not reached."""
     display(Markdown(f"✓ {what}"))
 
 
