@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from sphinx.util import logging
 
-from book_launch import place
+from book_launch import BRANCH, place
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +23,15 @@ def commit(root):
 
 def name_the_site(app, config):
     """The repository's address stands in _config.yml alone; all other addresses follow from it."""
-    _, repository, site = place(config)
+    organisation, repository, site = place(config)
     config.html_baseurl = config.ogp_site_url = site
     config.ogp_site_name = config.html_title
     config.notfound_urls_prefix = f"/{repository}/"
+    notebooks = f"https://colab.research.google.com/github/{organisation}/{repository}/blob/{BRANCH}/book"
+    config.myst_url_schemes = dict.fromkeys(("http", "https", "mailto")) | {
+        "colab": notebooks + "/{{path}}.ipynb",
+        "repository": config.html_theme_options["repository_url"] + "/{{path}}?{{query}}",
+    }
     citation = Path(app.srcdir, "CITATION.cff")
     if not citation.exists():
         return

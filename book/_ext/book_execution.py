@@ -43,12 +43,19 @@ class ChapterError(SphinxError):
     category = "Chapter failed"
 
 
+SOURCES = "the book's text"
+
 # What an output depends on ----------------------------------------------------------------------
 
 
-def fingerprints(library):
-    """Hash of each module, by its file; data count with the package that they lie in or below."""
-    digests = defaultdict(hashlib.sha256)
+def fingerprints(root):
+    """Hash of each module of the library, by its file; data count with the package that they lie in or below.
+
+    Under SOURCES, the hash of the book's text: pages that read the chapters, to list what is in them, need it.
+    """
+    library, digests = root / "lib", defaultdict(hashlib.sha256)
+    for path in [root / "_toc.yml", *sorted((root / "book").glob("*/*.md"))]:
+        digests[SOURCES].update(path.read_bytes())
     for path in sorted(library.rglob("*")):
         if not path.is_file() or path.parent.name == "__pycache__" or path.name.startswith("."):
             continue
@@ -86,7 +93,7 @@ def outdated(app, env, added, changed, removed):
     """The pages whose outputs are not the cached ones, or must be made again; Sphinx sees sources only."""
     if app.config.book_page:
         return [app.config.book_page]  # read at every call, so that its warnings come again
-    library = fingerprints(Path(app.srcdir, "lib"))
+    library = fingerprints(Path(app.srcdir))
     records = get_cache(app.config.nb_execution_cache_path).list_cache_records()
     current = {record.created.timestamp() for record in records if is_current(record, library)}
     runs = {name: NbMetadataCollector.get_exec_data(env, name) for name in env.all_docs}
@@ -141,7 +148,7 @@ def run_chapters(app, env, docnames):
     config = env.mystnb_config
     if config.execution_mode != "cache":
         return
-    cache, library = get_cache(config.execution_cache_path), fingerprints(Path(app.srcdir, "lib"))
+    cache, library = get_cache(config.execution_cache_path), fingerprints(Path(app.srcdir))
     waiting = {}
     for docname in [app.config.book_page] if app.config.book_page else docnames:
         notebook = read_notebook(env, docname)
@@ -187,7 +194,8 @@ def run_side_by_side(waiting, app, library, cache):
             if failure:
                 failures.append(f"{name}, {failure}")
                 continue
-            modules = {file: library[file] for file in files if file in library}
+            reads = any(".read_text(" in cell.source for cell in waiting[name].cells)
+            modules = {file: library[file] for file in [*files, SOURCES * reads] if file in library}
             data = {"execution_seconds": seconds[name], "modules": modules}
             bundle = CacheBundleIn(waiting[name], app.env.doc2path(name), data=data)
             cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)

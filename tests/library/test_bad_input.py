@@ -14,11 +14,9 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 import samefn
 from samefn import DeepMLP, GatedMLP, Residual, Stack, claims
@@ -28,6 +26,8 @@ from samefn.equivariance import attention, finite, groups, heads
 from samefn.equivariance.alignment import Symmetry
 from samefn.experiments import data, mirror_attention, mirror_mlp, records, training
 from samefn.networks import MLP, random_gated_mlp, random_mlp
+from samefn.pages.display import Stop
+from samefn.pages.figures import figure
 from samefn.skip import collect
 
 HOME = Path(samefn.__file__).parent
@@ -54,7 +54,8 @@ def public():
             if inspect.isclass(value) and not issubclass(value, Exception):
                 for key, member in vars(value).items():
                     function = getattr(member, "__func__", member)
-                    if inspect.isfunction(function) and (key in ("__init__", "__call__") or key[0] != "_"):
+                    ours = inspect.isfunction(function) and function.__module__.startswith("samefn")
+                    if ours and (key in ("__init__", "__call__") or key[0] != "_"):
                         yield where + f".{key}" * (key != "__init__"), function
             elif callable(value) and not inspect.isclass(value):
                 yield where, value
@@ -210,10 +211,6 @@ def model(maps=((STAY, SWAP), (STAY, SWAP))):
 def submodel(**changes):
     same = dict.fromkeys(("include", "project"), (STAY,) * 3) | {"lift": (((STAY, STAY), (SWAP, SWAP)),) * 2}
     return finite.Submodel(model(), model(), **same | changes)
-
-
-def graph(*edges):
-    return nx.DiGraph(edges)
 
 
 # For each callable: an argument that is wrong, and a call in which nothing else is.
@@ -744,10 +741,22 @@ WRONG = {
         ("activation", lambda f: f(2, 3, "ReLU", generator=g())),
     ],
     "networks.require_same_kind": [("down", lambda f: f(up=ones(2), down=ones(2, dtype=torch.float32)))],
-    "pages.display.linked_graph": [
-        ("graph", lambda f: f(graph("ab", "ba"), {"a": "", "b": ""}, {"a": "", "b": ""}, alt="")),
-        ("titles", lambda f: f(graph("ab"), {"a": "A"}, {"a": "", "b": ""}, alt="")),
-        ("links", lambda f: f(graph("ab"), {"a": "A", "b": "B"}, {}, alt="")),
+    "pages.checks.agree": [
+        ("right", lambda f: f("x", ones(2), ones(3), atol=1.0)),
+        ("atol", lambda f: f("x", ones(2), ones(2), atol=-1.0)),
+    ],
+    "pages.live.turn": [
+        ("residual", lambda f: f(Residual(random_mlp(3, 4, generator=g())), scripts="s")),
+        ("size", lambda f: f(Residual(random_mlp(2, 4, generator=g())), scripts="s", size=0)),
+    ],
+    "pages.live.line": [("weights", lambda f: f([1.0], [1.0, 2.0], scripts="s"))],
+    "pages.live.filter": [
+        ("image", lambda f: f(ones(2, 3), ones(3, 3), names=["g"] * 8, scripts="s")),
+        ("kernel", lambda f: f(ones(2, 2), ones(2, 2), names=["g"] * 8, scripts="s")),
+        ("names", lambda f: f(ones(2, 2), ones(3, 3), names=["g"], scripts="s")),
+    ],
+    "pages.display.reading_map": [
+        ("parts", lambda f: f({"Part": [Stop("b.html", "Two", "so", needs=("One",))]})),
     ],
     "pages.figures.figure": [
         ("columns", lambda f: f(0)),
@@ -869,7 +878,7 @@ def mirror_variant():
 
 
 def pictures(count):
-    return [Figure() for _ in range(count)]
+    return [figure()[0] for _ in range(count)]
 
 
 # What takes numbers, names or sequences, and yet no value of these types that could be wrong.
@@ -886,7 +895,9 @@ ANY_WILL_DO = {
     },
     "any text": {
         "claims.Claim.certificate", "claims.Claim.control", "claims.Claim.exact", "claims.Claim.numeric",
-        "claims.require", "equivariance.groups.group", "pages.display.table", "pages.glue.glue",
+        "claims.require", "equivariance.groups.group", "pages.display.table", "pages.display.typeset",
+        "pages.glue.glue", "pages.checks.holds", "pages.checks.checked", "pages.checks.scientific",
+        "pages.display.Stop",
         "experiments.records.write",
     },
     "a seed of any size: it is hashed": {"claims.Check.run", "claims.ledger.ledger"},

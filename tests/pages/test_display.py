@@ -1,11 +1,8 @@
-"""Tables escape what they hold; the linked graph draws every node and edge once."""
+"""Tables escape and typeset what they hold; the map of the chapters links each and what it needs."""
 
-import re
-
-import networkx as nx
 import pytest
 
-from samefn.pages.display import linked_graph, table, typeset
+from samefn.pages.display import Stop, reading_map, table, typeset
 
 
 def test_a_table_escapes_all_but_the_raw_columns():
@@ -15,21 +12,18 @@ def test_a_table_escapes_all_but_the_raw_columns():
     assert html.count("<tr>") == 2
 
 
-def test_linked_graph_draws_each_node_and_edge_once_with_prerequisites_above():
-    graph = nx.DiGraph([("A", "B"), ("A", "C"), ("B", "C")])
-    html = linked_graph(
-        graph, dict.fromkeys("ABC", "1 < 2"), {n: f"{n}.html" for n in "ABC"}, alt="three"
-    ).data
-    assert html.count('class="edge"') == 3
-    assert html.count("1 &lt; 2") == 3
-    heights = [float(y) for y in re.findall(r'<rect x="[^"]*" y="([^"]*)"', html)]
-    assert heights == sorted(set(heights))
+def test_the_map_links_each_chapter_and_what_it_needs():
+    first = Stop("a/one.html", "One", "P_S < 1")
+    second = Stop("b/two.html", "Two", "so", needs=("One",))
+    html = reading_map({"Part I": [first], "Part II": [second]}).data
+    assert html.count('href="a/one.html"') == 2 and html.count('href="b/two.html"') == 1
+    assert "P<sub>S</sub> &lt; 1" in html and html.count('type="checkbox"') == 2
+    assert '<li value="2">' in html and html.count("needs:") == 1
 
 
-def test_linked_graph_refuses_a_cycle():
-    graph = nx.DiGraph([("A", "B"), ("B", "A")])
-    with pytest.raises(ValueError, match="graph must have no cycle"):
-        linked_graph(graph, {"A": "", "B": ""}, {"A": "", "B": ""}, alt="")
+def test_the_map_refuses_a_need_that_is_not_on_it():
+    with pytest.raises(ValueError, match="parts must have all that 'Two' needs"):
+        reading_map({"Part": [Stop("b.html", "Two", "so", needs=("One",))]})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The claim ledger: every check of every claim run once, and the map of which claim rests on which."""
+"""The claim ledger: every check of every claim run once, and which claim rests on which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 import networkx as nx
 from IPython.display import HTML
 
-from ..pages.display import linked_graph, table, typeset
+from ..pages.display import table, typeset
 from . import Claim, Report, registry
 
 
@@ -19,15 +19,9 @@ def dependency_graph() -> nx.DiGraph:
     return graph
 
 
-def chapter_map() -> HTML:
-    """The dependency graph drawn with every claim a link to its chapter, for pages that lie in ``book/``."""
-    return linked_graph(
-        dependency_graph(),
-        {claim.id: claim.title for claim in registry().values()},
-        {claim.id: f"{claim.chapter}.html" for claim in registry().values()},
-        alt="Map of the claims; an arrow leads from each claim to those that use it. "
-        "Every box links to a chapter.",
-    )
+def results() -> dict[str, str]:
+    """What each chapter with a claim says, in one line, by the chapter's page."""
+    return {claim.chapter: claim.title for claim in registry().values()}
 
 
 def ledger(seed: int = 0) -> HTML:

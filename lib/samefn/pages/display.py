@@ -1,13 +1,12 @@
-"""HTML that pages show: tables, and graphs whose nodes are links."""
+"""HTML that pages show: tables, and the map of the chapters."""
 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
-import networkx as nx
 from IPython.display import HTML
 
 
@@ -59,56 +58,44 @@ def _number(digits: str, exponent: int) -> str:
     return f"{digits} · 10<sup>{exponent}</sup>".replace("<sup>-", "<sup>−")
 
 
-BOX_WIDTH, GAP_X, GAP_Y, PER_ROW = 128, 10, 44, 5
-LINE, LETTERS = 15, 17  # height of a line of a box; how many letters of the widest common font fit in it
+@dataclass(frozen=True)
+class Stop:
+    """A chapter on the map: its page relative to the map, what it says, and the titles of what it needs."""
+
+    page: str
+    title: str
+    says: str
+    needs: tuple[str, ...] = ()
 
 
-def linked_graph(graph: nx.DiGraph, titles: dict[str, str], links: dict[str, str], *, alt: str) -> HTML:
-    """A directed acyclic graph as a drawing of boxes that are links, prerequisites above what needs them.
+def reading_map(parts: dict[str, Sequence[Stop]]) -> HTML:
+    """The chapters in order, in a band for each part, with links to what each needs and a box to tick.
 
-    Nodes without any edge come first; nodes of one layer keep the graph's order.
-    ``titles`` and ``links`` give each node's text and address.  Colours follow the page's theme.
-    Raises ValueError if the graph has a cycle, or a node has no title or no link.
+    ``book/_static/reading.js`` keeps the ticks in the reader's browser.  Raises ValueError if a chapter needs
+    one that is not on the map.
     """
-    if not nx.is_directed_acyclic_graph(graph):
-        raise ValueError(f"graph must have no cycle, got {nx.find_cycle(graph)}")
-    for name, given in (("titles", titles), ("links", links)):
-        if missing := [node for node in graph if node not in given]:
-            raise ValueError(f"{name} must have one for each node of the graph, missing {missing}")
-    alone = list(nx.isolates(graph))
-    layers = [alone, *nx.topological_generations(graph.subgraph([n for n in graph if n not in alone]))]
-    rows = [layer[i : i + PER_ROW] for layer in layers for i in range(0, len(layer), PER_ROW)]
-    lines = {node: textwrap.wrap(titles[node], LETTERS) for node in graph}
-    box_height = LINE * (2 + max(map(len, lines.values()), default=0))
-    corner = {
-        node: (column * (BOX_WIDTH + GAP_X) + 1, row * (box_height + GAP_Y) + 1)
-        for row, nodes in enumerate(rows)
-        for column, node in enumerate(nodes)
-    }
-    width = PER_ROW * (BOX_WIDTH + GAP_X) - GAP_X + 2
-    height = len(rows) * (box_height + GAP_Y) - GAP_Y + 2
-    arrows = "".join(_arrow(corner[a], corner[b], box_height) for a, b in graph.edges)
-    boxes = "".join(_box(node, lines[node], links[node], *corner[node], box_height) for node in graph)
+    pages = {stop.title: stop.page for stops in parts.values() for stop in stops}
+    bands, number = [], 0
+    for caption, stops in parts.items():
+        rows = []
+        for stop in stops:
+            number += 1
+            if missing := [title for title in stop.needs if title not in pages]:
+                raise ValueError(f"parts must have all that {stop.title!r} needs, missing {missing}")
+            needs = ", ".join(_link(pages[title], title) for title in stop.needs)
+            rows.append(
+                f'<li value="{number}"><label><input type="checkbox" data-page="{escape(stop.page)}" hidden>'
+                f'<span class="visually-hidden">I have read </span></label>{_link(stop.page, stop.title)}'
+                f"<p>{typeset(stop.says)}</p>"
+                + (f'<p class="needs">needs: {needs}</p>' if needs else "")
+                + "</li>"
+            )
+        bands.append(f"<section><h2>{escape(caption)}</h2><ol>{''.join(rows)}</ol></section>")
     return HTML(
-        f'<div class="linked-graph"><svg role="img" aria-label="{escape(alt, quote=True)}" '
-        f'viewBox="0 0 {width} {height}" width="{width}" xmlns="http://www.w3.org/2000/svg">'
-        f"{arrows}{boxes}</svg></div>"
+        f'<div class="reading-map"><p role="status" class="reading-count"></p>{"".join(bands)}</div>'
+        '<script defer src="../_static/reading.js"></script>'
     )
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float], box_height: float) -> str:
-    x0, y0 = start[0] + BOX_WIDTH / 2, start[1] + box_height
-    x1, y1 = end[0] + BOX_WIDTH / 2, end[1]
-    return (
-        f'<path class="edge" d="M {x0} {y0} C {x0} {y0 + GAP_Y / 2}, {x1} {y1 - GAP_Y / 2}, {x1} {y1 - 7}"/>'
-        f'<path class="head" d="M {x1} {y1} l -4 -8 h 8 z"/>'
-    )
-
-
-def _box(node: str, lines: list[str], link: str, x: float, y: float, height: float) -> str:
-    text = "".join(f'<tspan x="{x + 10}" dy="{LINE}">{escape(line)}</tspan>' for line in lines)
-    return (
-        f'<a href="{escape(link, quote=True)}">'
-        f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{height}" rx="6"/>'
-        f'<text x="{x + 10}" y="{y + 18}"><tspan class="id">{escape(node)}</tspan>{text}</text></a>'
-    )
+def _link(page: str, title: str) -> str:
+    return f'<a href="{escape(page, quote=True)}">{escape(title)}</a>'

@@ -17,20 +17,23 @@ from IPython.display import HTML
 from PIL import Image
 from torch import Tensor
 
+from ..arguments import Count, Positive
 from ..networks import MLP, Residual
 from .figures import BLUE, GREEN, GREY, VERMILION
 
 WHITE_TO_BLUE = (235, 243, 250), (0, 82, 155)
 
 
-def turn(residual: Residual, *, scripts: str, size: int = 41, reach: float = 2.0) -> HTML:
+def turn(residual: Residual, *, scripts: str, size: Count = 41, reach: Positive = 2.0) -> HTML:
     """A ReLU block in the plane with its skip, beside the block alone, whose units a reader turns round.
 
     ``residual`` is a ReLU block with d = 2 without biases; ``scripts`` the path of the folder ``_static`` as
     seen from the page.  The number below the picture is the largest length of x + B(x) − B'(x) on a grid of
-    ``size`` × ``size`` points of the square up to ``reach``.
+    ``size`` × ``size`` points of the square up to ``reach``.  Raises ValueError for another block.
     """
     block = residual.block
+    if tuple(block.up.shape[1:]) != (2,) or getattr(block, "up_bias", None) is not None:
+        raise ValueError(f"residual must be a ReLU block with d = 2 and no biases, got {residual}")
     up, down = block.up.detach(), block.down.detach()
     axis = torch.linspace(-reach, reach, size, dtype=up.dtype)
     grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)
@@ -100,8 +103,11 @@ def _heat(values: Tensor, bound: float) -> str:
 def line(slopes: Sequence[float], weights: Sequence[float], *, scripts: str) -> HTML:
     """A ReLU block on the line, Σ a_i ReLU(u_i x), with its skip, and the two units that compute the same.
 
-    ``slopes`` are the u_i, ``weights`` the a_i, which a reader moves between −2 and 2.
+    ``slopes`` are the u_i, ``weights`` the a_i, which a reader moves between −2 and 2.  Raises ValueError
+    unless they are equally many.
     """
+    if len(slopes) != len(weights):
+        raise ValueError(f"weights must be one for each of the {len(slopes)} slopes, got {len(weights)}")
     block = MLP(torch.tensor(slopes)[:, None], torch.tensor([*weights])[None])
     right, left = (float(x * (x + block(torch.tensor([x])))) for x in (1.0, -1.0))
     reach, height, scale = 2.0, 8.0, 100.0
@@ -142,8 +148,15 @@ def filter(image: Tensor, kernel: Tensor, *, names: Sequence[str], scripts: str)
     """A picture moved by an element of D₄ and filtered, beside the filtered picture moved.
 
     ``image`` is n × n, ``kernel`` 3 × 3 of whole numbers, ``names`` of the eight elements: quarter turns
-    counter-clockwise, then those after a mirror left-right.
+    counter-clockwise, then those after a mirror left-right.  Raises ValueError for other shapes or a wrong
+    number of names.
     """
+    if image.dim() != 2 or image.shape[0] != image.shape[1]:
+        raise ValueError(f"image must be n × n, got {tuple(image.shape)}")
+    if tuple(kernel.shape) != (3, 3):
+        raise ValueError(f"kernel must be 3 × 3, got {tuple(kernel.shape)}")
+    if len(names) != 8:
+        raise ValueError(f"names must be eight, one for each element of D4, got {len(names)}")
     padded = torch.nn.functional.pad(image[None, None], (1, 1, 1, 1), mode="circular")
     filtered = torch.nn.functional.conv2d(padded, kernel[None, None])[0, 0]
     panels = [("input", "gx", image), ("moved-first", "f(gx)", filtered), ("moved-last", "g f(x)", filtered)]
@@ -164,8 +177,8 @@ def filter(image: Tensor, kernel: Tensor, *, names: Sequence[str], scripts: str)
         "filter",
         {"image": image.tolist(), "kernel": kernel.tolist()},
         '<svg viewBox="0 0 500 185" role="img" aria-label="The moved picture, the filtered moved picture '
-        f'and the moved filtered picture">{drawn}</svg><div class="live-controls"><div class="weights" role="group" '
-        f'aria-label="the nine weights of the filter">{weights}</div>'
+        f'and the moved filtered picture">{drawn}</svg><div class="live-controls">'
+        f'<div class="weights" role="group" aria-label="the nine weights of the filter">{weights}</div>'
         f'<label>g: <select disabled autocomplete="off">{options}</select></label></div>'
         '<p><output aria-live="polite">f(gx) = g f(x) for this picture and this g. '
         f"They agree for {kept} of the 8 elements of D₄.</output></p>",
