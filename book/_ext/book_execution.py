@@ -49,7 +49,7 @@ SOURCES = "the book's text"
 
 
 def fingerprints(root):
-    """Hash of each module of the library, by its file; data count with the package that they lie in or below.
+    """Hash of each module of the library, by its file; data count with the package in or above them.
 
     Under SOURCES, the hash of the book's text: pages that read the chapters, to list what is in them, need it.
     """

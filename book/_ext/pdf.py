@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SITE, FOLDER = ROOT / "_build" / "html", ROOT / "_build" / "pdf"
 # What a page needs on a screen only.
 SCREEN = (
-    "script, noscript, source, button, .headerlink, .katex-mathml, .frame-control, .live-controls, details.hide, "
+    "script, noscript, source, button, .headerlink, .katex-mathml, .frame-control, .live-controls, "
+    "details.hide, .front-buttons, form, "
     ".toggle-details__summary, .no-print, .sd-summary-icon, .sd-summary-state-marker"
 )
 UNKNOWN = "000"  # stands for a page number in the first print, as wide as one
@@ -197,7 +198,8 @@ pre {{ font-size: 8.5pt }}
 img, svg {{ max-width: 100%; height: auto }}
 .chapter figure img {{ max-height: 150mm; object-fit: contain }}
 </style></head><body>
-<section class="front"><h1>{title}</h1><p>{subtitle}</p><p>{authors}</p><p>Version {version}, {date}.
+<section class="front"><h1>{title}</h1><p>{subtitle}</p><p>{authors}</p>
+<p>Version {version}, {date}.
 <a href="{site}">{site}</a></p><p>Text: CC BY 4.0. Code: MIT.</p></section>
 <section id="contents" class="chapter" style="page: contents"><h1>Contents</h1><a href="#contents"></a></section>
 </body></html>"""
