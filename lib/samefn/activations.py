@@ -42,6 +42,13 @@ class Activation:
     ``symmetry`` is what a single unit admits besides exchanging units.  Where it is "reflection", the
     graph is symmetric about the point ``centre`` = (p, q): σ(2p - z) = 2q - σ(z); "sign" is the same
     about the origin.
+
+    >>> from samefn.activations import Activation
+    >>> abs_value = Activation("abs", torch.abs, abs, odd_slope=0.0, degree=1)
+    >>> abs_value(torch.tensor([-2.0, 3.0])).tolist()
+    [2.0, 3.0]
+    >>> abs_value.degree
+    1
     """
 
     name: str
@@ -77,6 +84,11 @@ def leaky_relu(slope: Finite) -> Activation:
     """max(z, 0) + slope·min(z, 0), with odd slope (1 + slope)/2; slope -1 is |z|.
 
     Raises ValueError for slope 1, where the function is linear and has no even part.
+
+    >>> from samefn.activations import leaky_relu
+    >>> leaky = leaky_relu(0.1)
+    >>> leaky.odd_slope  # σ(z) - σ(-z) = 1.1 z
+    0.55
     """
     if slope == 1:
         raise ValueError("slope must differ from 1: with slope 1 the activation is linear")
@@ -96,6 +108,11 @@ def softplus(beta: Positive) -> Activation:
 
     ``torch.nn.functional.softplus`` turns linear past a threshold, which breaks
     σ(z) - σ(-z) = z by about 1e-9; ``logaddexp`` keeps it to rounding.
+
+    >>> from samefn.activations import softplus
+    >>> z, sigma = torch.tensor([5.0]), softplus(2.0)
+    >>> bool((sigma(z) - sigma(-z) - z).abs() < 1e-14)
+    True
     """
     exact = _exact(beta)
     return Activation(
@@ -107,7 +124,12 @@ def softplus(beta: Positive) -> Activation:
 
 
 def elu(alpha: Positive) -> Activation:
-    """z for z > 0 and α(exp(z) - 1) otherwise, α > 0."""
+    """z for z > 0 and α(exp(z) - 1) otherwise, α > 0.
+
+    >>> from samefn.activations import elu
+    >>> elu(1.0).spans_linear  # units of it never add up to a linear map
+    False
+    """
     exact = _exact(alpha)
     return Activation(
         f"elu({alpha:g})",
@@ -118,7 +140,12 @@ def elu(alpha: Positive) -> Activation:
 
 
 def celu(alpha: Positive) -> Activation:
-    """z for z > 0 and α(exp(z/α) - 1) otherwise, α > 0."""
+    """z for z > 0 and α(exp(z/α) - 1) otherwise, α > 0.
+
+    >>> from samefn.activations import celu
+    >>> f"{celu(2.0)(torch.tensor(-2.0)).item():.4f}"  # 2(1/e - 1)
+    '-1.2642'
+    """
     exact = _exact(alpha)
     return Activation(
         f"celu({alpha:g})",
@@ -129,7 +156,14 @@ def celu(alpha: Positive) -> Activation:
 
 
 def relu_power(degree: Positive) -> Activation:
-    """max(z, 0) to the power ``degree`` > 0; degree 1 is ReLU itself."""
+    """max(z, 0) to the power ``degree`` > 0; degree 1 is ReLU itself.
+
+    >>> from samefn.activations import relu_power
+    >>> relu_power(3)(torch.tensor([-1.0, 2.0])).tolist()
+    [0.0, 8.0]
+    >>> relu_power(3).degree
+    3
+    """
     if degree == 1:
         return get("relu")
     exact = _exact(degree)
@@ -143,7 +177,12 @@ def relu_power(degree: Positive) -> Activation:
 
 
 def monomial(degree: int) -> Activation:
-    """z to an integer power of at least 2."""
+    """z to an integer power of at least 2.
+
+    >>> from samefn.activations import monomial
+    >>> monomial(2)(torch.tensor([-3.0])).item()
+    9.0
+    """
     if degree < 2:
         raise ValueError(f"degree must be at least 2, got {degree}")
     return Activation(
@@ -242,6 +281,12 @@ def get(activation: str | Activation) -> Activation:
     """The activation itself, or the catalogue's entry of that name, which may be one of ``ALIASES``.
 
     Raises ValueError for an unknown name.
+
+    >>> from samefn.activations import get
+    >>> get("gelu").odd_slope
+    0.5
+    >>> get("swish").name  # as others call it
+    'silu'
     """
     if isinstance(activation, Activation):
         return activation

@@ -15,6 +15,11 @@ def gap(f: Callable[[Tensor], Tensor], g: Callable[[Tensor], Tensor], x: Float[T
 
     Infinite where f is 0 on all of x and g is not; 0 where both are.  Raises ValueError if f(x) and
     g(x) differ in shape (nothing is broadcast) or x is empty, TypeError if a value is no tensor.
+
+    >>> from samefn.functions import gap
+    >>> x = torch.linspace(-1, 1, 101)[:, None]
+    >>> f"{gap(torch.sin, lambda x: x - x**3 / 6, x):.4f}"
+    '0.0097'
     """
     a, b = f(x), g(x)
     for name, value in (("f", a), ("g", b)):

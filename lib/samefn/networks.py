@@ -19,6 +19,18 @@ from .activations import Activation
 from .arguments import Count
 from .draw import normal
 
+__all__ = [
+    "MLP",
+    "DeepMLP",
+    "GatedMLP",
+    "Layers",
+    "Residual",
+    "Stack",
+    "hyper_connection",
+    "random_gated_mlp",
+    "random_mlp",
+]
+
 
 def checked_weights(name: str, value: Float[Tensor, "..."], *shape: int | None) -> nn.Parameter:
     """``value`` as a parameter, if its numbers are finite and its ``shape`` fits (None: any size).
@@ -86,6 +98,11 @@ class MLP(Block):
     parameters that require a gradient only if they did before.
 
     Raises TypeError or ValueError, naming the argument, for anything else.
+
+    >>> from samefn import MLP
+    >>> block = MLP(up=torch.tensor([[2.0], [3.0]]), down=torch.tensor([[1.0, -1.0]]))
+    >>> block(torch.tensor([[1.0], [-1.0]])).tolist()  # 2σ(x) gives 2, 3σ(x) gives 3
+    [[-1.0], [0.0]]
     """
 
     def __init__(
@@ -115,6 +132,12 @@ class GatedMLP(Block):
     ``gate`` and ``up`` have shape (m, d_in), ``down`` (d_out, m), ``gate_bias`` (m,) or None.
     ``activation="identity"`` is the bilinear block, ``"sigmoid"`` the original GLU.  Raises as
     :class:`MLP` does.
+
+    >>> from samefn import GatedMLP
+    >>> one = torch.ones(1, 1)
+    >>> bilinear = GatedMLP(gate=one, up=one, down=one, activation="identity")
+    >>> bilinear(torch.tensor([[3.0]])).item()  # x · x
+    9.0
     """
 
     def __init__(
@@ -142,6 +165,11 @@ class Residual(nn.Module):
     """x ↦ skip @ x + block(x); ``skip`` of shape (d, d), None for the identity.
 
     Raises ValueError if the block does not map R^d to itself or ``skip`` is not d×d.
+
+    >>> from samefn import MLP, Residual
+    >>> block = MLP(up=torch.tensor([[1.0]]), down=torch.tensor([[-1.0]]))
+    >>> Residual(block)(torch.tensor([[2.0], [-2.0]])).tolist()  # x - ReLU(x)
+    [[0.0], [-2.0]]
     """
 
     def __init__(
@@ -178,6 +206,15 @@ class Stack(nn.Module):
 
     Each block is a module with ``dim_in`` and ``dim_out``.  Raises ValueError for no blocks, or
     where one block's output does not fit the next, TypeError for anything else.
+
+    >>> from samefn import Residual, Stack
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> draw = Draw(0)
+    >>> blocks = [Residual(random_mlp(3, 5, generator=draw)) for _ in range(4)]
+    >>> stack, x = Stack(blocks), draw.normal(10, 3)
+    >>> torch.equal(stack(x), blocks[3](blocks[2](blocks[1](blocks[0](x)))))
+    True
     """
 
     def __init__(self, blocks: Iterable[nn.Module]) -> None:
@@ -222,6 +259,14 @@ class Layers:
     ``weights`` of shapes (n_1, n_0), …, (n_L, n_{L-1}) and ``biases`` of shapes (n_i,) in float64, a bias of
     0 where the network has none; ``activations`` of the L - 1 hidden layers.  Made by
     :attr:`DeepMLP.layers`, put back by :meth:`DeepMLP.rebuilt`; whether they fit is not checked here.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import random_deep
+    >>> layers = random_deep("tanh", (3, 5, 4, 2), generator=Draw(0)).layers
+    >>> layers.widths, [tuple(w.shape) for w in layers.weights]
+    ((5, 4), [(5, 3), (4, 5), (2, 4)])
+    >>> tuple(layers.rows(0).shape)  # three weights and a bias for each of five units
+    (5, 4)
     """
 
     weights: tuple[Float[Tensor, "_ _"], ...]
@@ -258,6 +303,13 @@ class DeepMLP(nn.Module):
     ``weights`` are matrices of shapes (n_1, n_0), …, (n_L, n_{L-1}); ``biases`` as many vectors
     (n_i,), or None for none at all.  ``activation`` is one for all hidden layers, or a sequence
     with one for each.  All share one floating dtype and device.  Raises as :class:`MLP` does.
+
+    >>> from samefn import DeepMLP
+    >>> network = DeepMLP([torch.ones(2, 3), torch.ones(1, 2)], activation="relu")
+    >>> network.dim_in, network.widths, network.dim_out
+    (3, (2,), 1)
+    >>> network(torch.tensor([[1.0, 1.0, 1.0]])).item()
+    6.0
     """
 
     def __init__(
@@ -356,6 +408,11 @@ def hyper_connection(mixing: Float[Tensor, "q q"], d: Count) -> Float[Tensor, "q
     The streams are stacked, x = (x_1, ..., x_q) in R^{qd}; the result is a ``skip`` for
     :class:`Residual`.  Raises ValueError unless C is finite.
     Source: [A], Lemma 4 and the hyper-connections it covers.
+
+    >>> from samefn.networks import hyper_connection
+    >>> mixing = torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    >>> hyper_connection(mixing, d=2).tolist()
+    [[0.75, 0.0, 0.25, 0.0], [0.0, 0.75, 0.0, 0.25], [0.25, 0.0, 0.75, 0.0], [0.0, 0.25, 0.0, 0.75]]
     """
     mixing = checked_weights("mixing", mixing).detach().contiguous()  # as torch.kron needs it
     return torch.kron(mixing, torch.eye(d, dtype=mixing.dtype, device=mixing.device))
@@ -372,6 +429,11 @@ def random_mlp(
     """A d → m → d block in float64 with independent normal weights of variance 1/d (up) and 1/m (down).
 
     With ``biases`` both biases are drawn, standard normal.  Raises ValueError unless d, m ≥ 1.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> random_mlp(d=8, m=32, activation="gelu", generator=Draw(0))
+    MLP(8 → 32 → 8, gelu)
     """
     draw = partial(normal, generator=generator)
     up, down = draw(m, d) / d**0.5, draw(d, m) / m**0.5
@@ -389,6 +451,11 @@ def random_gated_mlp(
     """A gated d → m → d block in float64, normal weights of variance 1/d (gate, up) and 1/m (down).
 
     With ``gate_bias`` a standard normal gate bias is drawn.  Raises ValueError unless d, m ≥ 1.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_gated_mlp
+    >>> random_gated_mlp(d=8, m=32, gate_bias=True, generator=Draw(0)).gate_bias.shape
+    torch.Size([32])
     """
     draw = partial(normal, generator=generator)
     gate, up, down = draw(m, d) / d**0.5, draw(m, d) / d**0.5, draw(d, m) / m**0.5

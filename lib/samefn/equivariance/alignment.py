@@ -46,6 +46,15 @@ class Symmetry:
     hidden layers, for which alone it is a symmetry; where σ is even, the sign of a scale has no effect on
     the value.  ``error`` is by how much it misses what it was found for (see :func:`align`), else 0.
     Source: [B], the groups K_i of Definition 1, for multilayer perceptrons.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> from samefn.functions import gap
+    >>> network = random_deep("tanh", generator=Draw(0))
+    >>> k = random_symmetry(network, generator=Draw(1))
+    >>> gap(network, k.apply(network), Draw(2).normal(100, 3)) < 1e-14  # other weights, same function
+    True
     """
 
     permutations: tuple[Int[Tensor, "_"], ...]
@@ -117,6 +126,14 @@ def _require_same_functions(needed: str, wanted: tuple[Activation, ...], got: tu
 def random_symmetry(network: DeepMLP, *, generator: torch.Generator) -> Symmetry:
     """A random element of the network's symmetry group: uniform permutations, fair signs and reflections,
     factors e^N(0,1).
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", (3, 5, 4, 2), generator=Draw(0))
+    >>> k = random_symmetry(network, generator=Draw(1))
+    >>> [sorted(p.tolist()) for p in k.permutations]
+    [[0, 1, 2, 3, 4], [0, 1, 2, 3]]
     """
     permutations, scales = [], []
     for width, activation in zip(network.widths, network.activations, strict=True):
@@ -146,13 +163,33 @@ def align(a: DeepMLP, b: DeepMLP, *, tolerance: NonNegative = 1e-6) -> Symmetry 
 
     Raises TypeError for anything but two DeepMLPs, ValueError if their shapes or activations differ
     (as functions, not by name).
+
+    >>> from samefn import align
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> a, other = (random_deep("tanh", generator=Draw(seed)) for seed in (0, 1))
+    >>> k = random_symmetry(a, generator=Draw(2))
+    >>> found = align(a, k.apply(a))
+    >>> all(map(torch.equal, found.permutations, k.permutations))
+    True
+    >>> align(a, other) is None
+    True
     """
     found = nearest_symmetry(a, b)
     return found if found.error <= tolerance else None
 
 
 def nearest_symmetry(a: DeepMLP, b: DeepMLP) -> Symmetry:
-    """What :func:`align` finds, with no bound on its ``error``.  Raises as :func:`align` does."""
+    """What :func:`align` finds, with no bound on its ``error``.  Raises as :func:`align` does.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import nearest_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> a, b = (random_deep("tanh", generator=Draw(seed)) for seed in (0, 1))
+    >>> nearest_symmetry(a, b).error > 0.1  # unrelated networks
+    True
+    """
     _require_one_architecture(a, b)
     one, two = about_centres(a.layers), about_centres(b.layers)
     found = [_first_match(one, two)]
@@ -182,6 +219,14 @@ def mismatches(a: Layers, b: Layers) -> list[Float[Tensor, "_"]]:
     where its activation leaves its scale free, and norms leave out units that are 0 for every input (see
     :func:`_readings`).  So neither rescaled units nor sizes of other units hide a difference.  Infinite
     where something differs from 0, and where a number overflows.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import mismatches
+    >>> from samefn.equivariance.planted import random_deep
+    >>> a = random_deep("tanh", (3, 5, 2), generator=Draw(0)).layers
+    >>> b = a.replaced(1, 2 * a.weights[1])
+    >>> [float(gap.max()) > 0 for gap in mismatches(a, b)]  # the last layer alone differs
+    [False, True]
     """
     found = []
     for i, reading in enumerate(_readings(about_centres(b))):
@@ -356,6 +401,10 @@ def nearest_signed_permutation(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n
 
     ‖A − Q‖² = ‖A‖² + n − 2 Σ Q_ij A_ij, so Q is a linear assignment for |A| with the signs of A.
     Raises ValueError unless the matrix is square and finite.
+
+    >>> from samefn.equivariance.alignment import nearest_signed_permutation
+    >>> nearest_signed_permutation(torch.tensor([[0.1, -0.9], [0.8, 0.2]])).tolist()
+    [[0.0, -1.0], [1.0, 0.0]]
     """
     if not torch.isfinite(matrix).all():
         raise ValueError("matrix must be finite, got NaN or infinity")

@@ -24,6 +24,14 @@ class MultiHeadAttention(nn.Module):
     ``query`` and ``key`` have shape (H, d_k, d), ``value`` (H, d_v, d), ``output`` (H, d, d_v).
     The function depends on head h only through M_h = W_Q,hᵀ W_K,h and R_h = W_O,h W_V,h.
     Raises TypeError or ValueError, naming the argument, for anything that does not fit.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_attention
+    >>> layer = random_attention(heads=2, d=4, d_k=3, d_v=2, generator=Draw(0))
+    >>> M, R = layer.products()
+    >>> x = Draw(1).normal(5, 4)  # five tokens
+    >>> tuple(M.shape), tuple(layer.maps(x).shape), tuple(layer(x).shape)
+    ((2, 4, 4), (2, 5, 5), (5, 4))
     """
 
     def __init__(
@@ -78,7 +86,13 @@ def _each_head(
 def random_attention(
     heads: Count, d: Count, d_k: Count, d_v: Count, *, generator: torch.Generator
 ) -> MultiHeadAttention:
-    """Independent standard normal weights divided by √d, in float64."""
+    """Independent standard normal weights divided by √d, in float64.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_attention
+    >>> random_attention(heads=2, d=4, d_k=3, d_v=2, generator=Draw(0)).query.shape
+    torch.Size([2, 3, 4])
+    """
     shapes = (heads, d_k, d), (heads, d_k, d), (heads, d_v, d), (heads, d, d_v)
     return MultiHeadAttention(*(normal(*shape, generator=generator) / d**0.5 for shape in shapes))
 
@@ -89,6 +103,14 @@ def scramble(
     """The same function with other weights: heads permuted, each by a random element of GL(d_k) × GL(d_v).
 
     Returns the layer and the order: new head h is the former head ``order[h]``.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_attention, scramble
+    >>> from samefn.functions import gap
+    >>> layer = random_attention(heads=3, d=4, d_k=2, d_v=2, generator=Draw(0))
+    >>> other, order = scramble(layer, generator=Draw(1))
+    >>> gap(layer, other, Draw(2).normal(10, 5, 4)) < 1e-13, sorted(order.tolist())
+    (True, [0, 1, 2])
     """
     order = torch.randperm(attention.heads, generator=generator)
     query, key, value, output = (
@@ -102,7 +124,14 @@ def scramble(
 
 
 def random_invertible(count: Count, n: Count, *, generator: torch.Generator) -> Float[Tensor, "count n n"]:
-    """Random rotations with columns scaled by 1/2 to 2, so that the inverse loses no digits."""
+    """Random rotations with columns scaled by 1/2 to 2, so that the inverse loses no digits.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_invertible
+    >>> matrices = random_invertible(10, 3, generator=Draw(0))
+    >>> bool(torch.linalg.cond(matrices).max() < 4.01)
+    True
+    """
     rotation = torch.linalg.qr(torch.randn(count, n, n, generator=generator, dtype=torch.float64)).Q
     return rotation * 4 ** (torch.rand(count, 1, n, generator=generator, dtype=torch.float64) - 0.5)
 
@@ -112,6 +141,15 @@ class HeadAction:
     """How a group permutes heads: ``permutations[i][h]`` is where ``group.elements[i]`` takes head h.
 
     ``error`` is the largest relative misfit of a matched pair of heads.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import head_action
+    >>> from samefn.equivariance.groups import cyclic, permutation_representation
+    >>> from samefn.equivariance.planted_attention import equivariant_attention
+    >>> points = permutation_representation(cyclic(3))
+    >>> layer = equivariant_attention(points, points, generator=Draw(0))
+    >>> head_action(layer, points).representation().dimension == layer.heads
+    True
     """
 
     group: Group
@@ -145,6 +183,15 @@ def head_action(
     fit, :class:`NotEquivariant` if the layer is not equivariant to ``tolerance``, and
     :class:`NotIdentifiable` if, to ``tolerance``, a head is inactive (R_h = 0, beside its W_O,h and
     W_V,h), two heads have the same M_h, or no permutation of the heads fits.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import head_action
+    >>> from samefn.equivariance.groups import cyclic, permutation_representation
+    >>> from samefn.equivariance.planted_attention import equivariant_attention
+    >>> points = permutation_representation(cyclic(3))
+    >>> layer = equivariant_attention(points, points, generator=Draw(0))
+    >>> head_action(layer, points).permutations.tolist()
+    [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
     """
     attention = _acted_on(attention, rho)
     _require_equivariant(attention, rho, tolerance, generator or torch.Generator().manual_seed(0))
@@ -214,6 +261,14 @@ def match_heads(
     product of its kind, or with ``own_size`` by that of ``moved`` head h, added up, in float64.  There is
     no bound on the distance of a matched pair.
     Raises ValueError if the lists do not have the same shapes or hold NaN or infinity.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import match_heads, random_attention, scramble
+    >>> layer = random_attention(heads=3, d=4, d_k=2, d_v=2, generator=Draw(0))
+    >>> other, order = scramble(layer, generator=Draw(1))
+    >>> image, cost = match_heads(other.products(), layer.products())
+    >>> torch.equal(image, order)
+    True
     """
     _require_heads(moved, products)
     costs = []

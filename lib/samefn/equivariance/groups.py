@@ -24,7 +24,12 @@ Permutation = tuple[int, ...]
 
 @no_type_check  # called millions of times: see the module finite
 def compose(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """x ↦ a(b(x)), for maps of finite sets given by their values."""
+    """x ↦ a(b(x)), for maps of finite sets given by their values.
+
+    >>> from samefn.equivariance.groups import compose
+    >>> compose((1, 2, 0), (1, 0, 2))  # first swap 0 and 1, then turn
+    (2, 1, 0)
+    """
     try:
         return tuple([a[y] for y in b])
     except IndexError:
@@ -33,12 +38,22 @@ def compose(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 @no_type_check
 def inverse(p: Sequence[int]) -> Permutation:
-    """The permutation that undoes p."""
+    """The permutation that undoes p.
+
+    >>> from samefn.equivariance.groups import inverse
+    >>> inverse((1, 2, 0))
+    (2, 0, 1)
+    """
     return tuple(sorted(range(len(p)), key=p.__getitem__))
 
 
 def cycles(p: Permutation) -> str:
-    """A permutation as its cycles, such as (0 1)(2 3): how messages name an element."""
+    """A permutation as its cycles, such as (0 1)(2 3): how messages name an element.
+
+    >>> from samefn.equivariance.groups import cycles
+    >>> cycles((1, 0, 3, 2))
+    '(0 1)(2 3)'
+    """
     return str(SympyPermutation(list(p)))
 
 
@@ -48,6 +63,12 @@ class Group:
 
     Raises ValueError unless the elements are permutations of the same points, and all products of the
     generators, each once.
+
+    >>> from samefn.equivariance.groups import dihedral
+    >>> D4 = dihedral(4)
+    >>> rotation, reflection = D4.generators
+    >>> len(D4), D4.product(rotation, reflection) == D4.product(reflection, rotation)
+    (8, False)
     """
 
     name: str
@@ -119,7 +140,13 @@ class Group:
 
 
 def group(name: str, permutations: PermutationGroup) -> Group:
-    """A SymPy permutation group as a :class:`Group`."""
+    """A SymPy permutation group as a :class:`Group`.
+
+    >>> from samefn.equivariance.groups import group
+    >>> from sympy.combinatorics.named_groups import AlternatingGroup
+    >>> len(group("A4", AlternatingGroup(4)))
+    12
+    """
     elements, generators = (
         [tuple(map(int, p)) for p in some]  # pyright: ignore[reportArgumentType]
         for some in (permutations.elements, permutations.generators)
@@ -141,6 +168,10 @@ def generated(*permutations: Permutation) -> Group:
     """The group that permutations of the same points generate.
 
     Raises ValueError if there is none, or they are no permutations of the same points.
+
+    >>> from samefn.equivariance.groups import generated
+    >>> len(generated((1, 0, 2, 3), (0, 1, 3, 2)))  # two swaps that commute
+    4
     """
     if not permutations or any(sorted(p) != list(range(len(permutations[0]))) for p in permutations):
         raise ValueError(f"permutations must be permutations of the same points, got {permutations}")
@@ -151,7 +182,12 @@ def generated(*permutations: Permutation) -> Group:
 
 @lru_cache(typed=True)
 def cyclic(n: Count) -> Group:
-    """C_n, the rotations of a regular n-gon; one generator."""
+    """C_n, the rotations of a regular n-gon; one generator.
+
+    >>> from samefn.equivariance.groups import cyclic
+    >>> cyclic(3).elements
+    ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+    """
     return group(f"C{n}", CyclicGroup(n))
 
 
@@ -159,6 +195,10 @@ def cyclic(n: Count) -> Group:
 def dihedral(n: Count) -> Group:
     """D_n, the 2n symmetries of a regular n-gon; generators rotation, reflection.  Raises ValueError
     unless n ≥ 3.
+
+    >>> from samefn.equivariance.groups import dihedral
+    >>> len(dihedral(4))
+    8
     """
     if n < 3:
         raise ValueError(f"n must be at least 3, got {n}")
@@ -167,7 +207,12 @@ def dihedral(n: Count) -> Group:
 
 @lru_cache(typed=True)
 def symmetric(n: Count) -> Group:
-    """S_n, all permutations of n points."""
+    """S_n, all permutations of n points.
+
+    >>> from samefn.equivariance.groups import symmetric
+    >>> len(symmetric(4))
+    24
+    """
     return group(f"S{n}", SymmetricGroup(n))
 
 
@@ -180,6 +225,13 @@ class Representation:
     action of a finite group is of this form (c is the mean of an orbit).
     Raises TypeError for other matrices, ValueError, naming the elements, unless the identity goes to I and
     every product to the product, to 1e-8 or to 32 rounding units of their dtype.
+
+    >>> from samefn.equivariance.groups import Representation, cyclic
+    >>> C2 = cyclic(2)
+    >>> sign = Representation(C2, torch.tensor([[[1.0]], [[-1.0]]]))
+    >>> both = sign + sign
+    >>> both.dimension, both((1, 0)).tolist()
+    (2, [[-1.0, 0.0], [0.0, -1.0]])
     """
 
     group: Group
@@ -263,6 +315,13 @@ def representation(group: Group, generators: Mapping[Permutation, Float[Tensor, 
     """The representation with given matrices for the group's generators, multiplied out.
 
     Raises ValueError if a generator is missing or the matrices do not satisfy the group's relations.
+
+    >>> from samefn.equivariance.groups import cyclic, representation
+    >>> C4 = cyclic(4)
+    >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    >>> rho = representation(C4, {C4.generators[0]: turn})
+    >>> tuple(rho.matrices.shape)
+    (4, 2, 2)
     """
     return Representation(group, multiplied_out(group, generators))
 
@@ -273,6 +332,11 @@ def multiplied_out(
     """A matrix for each element, as a product of matrices for generators; no homomorphism yet.
 
     Raises ValueError if a generator is missing.
+
+    >>> from samefn.equivariance.groups import cyclic, multiplied_out
+    >>> C3 = cyclic(3)
+    >>> multiplied_out(C3, {C3.generators[0]: torch.tensor([[2.0]])}).flatten().tolist()
+    [1.0, 2.0, 4.0]
     """
     missing = [g for g in group.generators if g not in generators]
     if missing:
@@ -294,12 +358,23 @@ def multiplied_out(
 
 
 def trivial(group: Group, n: Count = 1) -> Representation:
-    """Every element acts on R^n as the identity."""
+    """Every element acts on R^n as the identity.
+
+    >>> from samefn.equivariance.groups import cyclic, trivial
+    >>> trivial(cyclic(2), 3).matrices[1].tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
     return Representation(group, torch.eye(n, dtype=torch.float64).repeat(len(group), 1, 1))
 
 
 def permutation_representation(group: Group) -> Representation:
-    """ρ(g) e_i = e_{g(i)} on the points that the group permutes."""
+    """ρ(g) e_i = e_{g(i)} on the points that the group permutes.
+
+    >>> from samefn.equivariance.groups import cyclic, permutation_representation
+    >>> C3 = cyclic(3)
+    >>> permutation_representation(C3)(C3.generators[0]).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
     images = torch.tensor(group.elements)
     return Representation(group, torch.nn.functional.one_hot(images, images.shape[1]).mT.to(torch.float64))
 
@@ -310,6 +385,11 @@ def on_images(group: Group, size: Count | tuple[Count, Count]) -> Representation
     ``size`` is (height, width), or one number for both.  Generators act by ``torch.rot90`` and
     ``torch.fliplr``.  Raises ValueError for any other group, and for quarter turns of images that are not
     square.
+
+    >>> from samefn.equivariance.groups import cyclic, on_images
+    >>> mirror = on_images(cyclic(2), size=2)
+    >>> mirror.move(1, torch.tensor([1.0, 2.0, 3.0, 4.0])).tolist()  # rows (1, 2), (3, 4)
+    [2.0, 1.0, 4.0, 3.0]
     """
     sides = size if isinstance(size, tuple) else (size, size)
     if group.name not in ("C2", "C4", "D4"):
@@ -332,6 +412,15 @@ def reynolds(
     """The average x ↦ mean over g of ρ_out(g)⁻¹ f(ρ_in(g) x): equivariant, and f itself if f already is.
 
     Raises ValueError if the representations belong to different groups.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic, on_images, reynolds, trivial
+    >>> C4 = cyclic(4)
+    >>> rho, weights = on_images(C4, 3), Draw(0).normal(9)
+    >>> f = reynolds(lambda x: torch.tanh(x @ weights)[:, None], rho, trivial(C4))
+    >>> x = Draw(1).normal(5, 9)
+    >>> torch.allclose(f(rho.move(1, x)), f(x))  # invariant now
+    True
     """
     if rho_in.group != rho_out.group:
         raise ValueError(

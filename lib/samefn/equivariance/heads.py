@@ -27,6 +27,13 @@ class PatchAttention(nn.Module):
     each token, (tokens, d); ``attention`` acts on R^d; ``decode`` is D, (n, d).  A_h is the attention
     map of head h and R_h = D W_O,h W_V,h.  Raises TypeError or ValueError, naming the argument, for
     anything that does not fit.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> layer(Draw(1).normal(5, 9, 4)).shape  # five images of nine patches
+    torch.Size([5, 9, 4])
     """
 
     def __init__(
@@ -95,6 +102,13 @@ def untrained_patch_attention(
     """A layer to be trained, in float64.
 
     Positions are standard normal, weights uniform with the variance 1 / inputs.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> layer.positions.shape
+    torch.Size([9, 4])
     """
 
     def uniform(*shape: int, inputs: int) -> nn.Parameter:
@@ -124,6 +138,14 @@ class HeadMatch:
     the relative distances of all mirror images from all heads, halved so that unrelated heads are about
     √2 apart; ``scores`` and ``values`` are the two parts for the matched pairs.  ``negated[h]`` is the
     smallest distance, taken like ``misfit``, from a head with both signs changed.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import match, untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> found = match(layer)
+    >>> found.misfit.shape, len(found.fate)
+    (torch.Size([3, 3]), 3)
     """
 
     partner: Int[Tensor, "H"]
@@ -150,7 +172,15 @@ class HeadMatch:
 
 @torch.no_grad()
 def match(layer: PatchAttention, axis: Axis = "left-right") -> HeadMatch:
-    """Which head is the mirror image of which: :func:`match_heads` with no bound on the misfit."""
+    """Which head is the mirror image of which: :func:`match_heads` with no bound on the misfit.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import match, untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> bool((match(layer).misfit > 0.5).all())  # random heads are no mirror images
+    True
+    """
     tau, sigma = _on_grid(layer, axis)
     both = torch.cat([sigma, len(sigma) + tau])
     scores, values, _ = layer.visible()
@@ -172,6 +202,14 @@ def feature_action(
     """The matrix T with E S = T E and p_τ(t) = T p_t, by least squares.
 
     With ``of="pixels"`` it is T = E S E⁺, from the first condition alone: then the second is a prediction.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import feature_action, untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> T = feature_action(layer, of="pixels")
+    >>> torch.allclose(T @ T, torch.eye(4))
+    True
     """
     tau, sigma = _on_grid(layer, axis)
     if of == "pixels":
@@ -184,7 +222,15 @@ def feature_action(
 def positions_error(
     layer: PatchAttention, axis: Axis = "left-right", *, of: Literal["both", "pixels"] = "both"
 ) -> float:
-    """‖p_τ(t) − T p_t‖ / ‖p_t‖ over all tokens, with T from :func:`feature_action`."""
+    """‖p_τ(t) − T p_t‖ / ‖p_t‖ over all tokens, with T from :func:`feature_action`.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import positions_error, untrained_patch_attention
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> positions_error(layer) > 0.1  # random positions know no mirror
+    True
+    """
     tau, _ = _on_grid(layer, axis)
     predicted = layer.positions @ feature_action(layer, axis, of=of).mT
     return float((layer.positions[tau] - predicted).norm() / layer.positions.norm())
@@ -196,6 +242,13 @@ def visible_positions_error(layer: PatchAttention, axis: Axis = "left-right") ->
 
     That is Eᵀ M_hᵀ p_t, Eᵀ M_h (p_t − p̄) and R_h (p_t − p̄) for the matched heads, each kind divided
     by its norm over all heads.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.heads import untrained_patch_attention, visible_positions_error
+    >>> sizes = dict(n=4, tokens=9, d=4, heads=3, d_k=2, d_v=2)
+    >>> layer = untrained_patch_attention(**sizes, generator=Draw(0))
+    >>> visible_positions_error(layer) > 0.1
+    True
     """
     tau, sigma = _on_grid(layer, axis)
     scores, values, _ = layer.visible()

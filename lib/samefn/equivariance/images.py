@@ -25,6 +25,10 @@ def mirrored(
     """The mirror images of flattened images of ``shape`` (channels, height, width).
 
     Raises ValueError for rows of another length.
+
+    >>> from samefn.equivariance.images import mirrored
+    >>> mirrored(torch.tensor([1.0, 2.0, 3.0, 4.0]), (1, 2, 2)).tolist()  # rows (1, 2), (3, 4)
+    [2.0, 1.0, 4.0, 3.0]
     """
     d = math.prod(shape)
     if x.shape[-1] != d:
@@ -36,6 +40,10 @@ def to_patches(images: Float[Tensor, "... height width"], size: Count) -> Float[
     """Square patches of ``size`` pixels as tokens, row by row, each flattened: n = size².
 
     Raises ValueError if the patches do not fill the image.
+
+    >>> from samefn.equivariance.images import to_patches
+    >>> to_patches(torch.arange(16.0).view(4, 4), size=2)[0].tolist()
+    [0.0, 1.0, 4.0, 5.0]
     """
     height, width = images.shape[-2:]
     if height % size or width % size:
@@ -50,6 +58,11 @@ def from_patches(tokens: Float[Tensor, "... tokens n"], columns: Count) -> Float
 
     The inverse of :func:`to_patches`.  Raises ValueError if the tokens are no squares or do not fill
     their rows.
+
+    >>> from samefn.equivariance.images import from_patches, to_patches
+    >>> image = torch.arange(16.0).view(4, 4)
+    >>> torch.equal(from_patches(to_patches(image, 2), columns=2), image)
+    True
     """
     count, n = tokens.shape[-2:]
     size = math.isqrt(n)
@@ -66,6 +79,11 @@ def mirror_on_tokens(
     """Where the mirror takes square grids of tokens and of pixels: τ and σ, their own inverses.
 
     (gX)_τ(t) is x_t read in the order σ.  Raises ValueError for numbers that are no squares.
+
+    >>> from samefn.equivariance.images import mirror_on_tokens
+    >>> tau, sigma = mirror_on_tokens(tokens=4, n=4)
+    >>> tau.tolist()  # a grid of 2 by 2: left and right change places
+    [1, 0, 3, 2]
     """
     sides = math.isqrt(tokens), math.isqrt(n)
     if (sides[0] ** 2, sides[1] ** 2) != (tokens, n):
@@ -77,6 +95,13 @@ def mirror_on_tokens(
 def mirrored_tokens(
     x: Float[Tensor, "... tokens n"], axis: Axis = "left-right"
 ) -> Float[Tensor, "... tokens n"]:
-    """The tokens of the mirror image: gX."""
+    """The tokens of the mirror image: gX.
+
+    >>> from samefn.equivariance.images import mirrored_tokens, to_patches
+    >>> image = torch.arange(16.0).view(4, 4)
+    >>> tokens = to_patches(image, 2)
+    >>> torch.equal(mirrored_tokens(tokens), to_patches(image.fliplr(), 2))
+    True
+    """
     tau, sigma = mirror_on_tokens(x.shape[-2], x.shape[-1], axis)
     return x[..., tau, :][..., sigma]

@@ -17,15 +17,54 @@ from .groups import Group, Permutation, Representation, cycles, multiplied_out
 from .redundancy import Reduced, reduce
 from .units import about_centres, incoming, outgoing, sizes
 
+__all__ = [
+    "LatentAction",
+    "NotEquivariant",
+    "NotIdentifiable",
+    "equivariance_error",
+    "hidden_values",
+    "latent_actions",
+    "layer_errors",
+    "least_squares_action",
+    "symmetrise",
+    "transport",
+    "worst_violation",
+]
+
 UNRELATED = "network is not identifiable by symmetries of its units"
 
 
 class NotEquivariant(ValueError):
-    """The network does not satisfy f(ρ_in(g)x) = ρ_out(g)f(x); the message names g and the violation."""
+    """The network does not satisfy f(ρ_in(g)x) = ρ_out(g)f(x); the message names g and the violation.
+
+    >>> from samefn import latent_actions
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic, on_images
+    >>> from samefn.equivariance.layerwise import NotEquivariant
+    >>> from samefn.equivariance.planted import random_deep
+    >>> mirror = on_images(cyclic(2), 2)
+    >>> try:
+    ...     latent_actions(random_deep("tanh", (4, 5, 4), generator=Draw(0)), mirror, mirror)
+    ... except NotEquivariant as error:
+    ...     print(str(error).partition(":")[0])
+    network is not equivariant
+    """
 
 
 class NotIdentifiable(ValueError):
-    """Networks with the same function were found that no symmetry of the units was found to relate."""
+    """Networks with the same function were found that no symmetry of the units was found to relate.
+
+    >>> from samefn import latent_actions
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.layerwise import NotIdentifiable
+    >>> from samefn.equivariance.planted import opposite_pairs
+    >>> network, mirror = opposite_pairs("gelu", generator=Draw(0))
+    >>> try:
+    ...     latent_actions(network, mirror, mirror)
+    ... except NotIdentifiable:
+    ...     print("equivariant, and no latent action found")
+    equivariant, and no latent action found
+    """
 
 
 def equivariance_error(
@@ -39,6 +78,15 @@ def equivariance_error(
     ``x`` has the dtype that f takes; the representations are converted to it.  Raises ValueError if
     the representations belong to different groups or do not fit x and f(x), or if f has two values for
     one x, TypeError if they are none.
+
+    >>> from samefn import equivariance_error
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic, on_images
+    >>> mirror, x = on_images(cyclic(2), 3), Draw(0).normal(10, 9)
+    >>> equivariance_error(torch.tanh, mirror, mirror, x) < 1e-15
+    True
+    >>> equivariance_error(lambda x: x.cumsum(1), mirror, mirror, x) > 0.1
+    True
     """
     return worst_violation(f, rho_in, rho_out, x)[0]
 
@@ -50,7 +98,16 @@ def worst_violation(
     rho_out: Representation,
     x: Float[Tensor, "*batch n"],
 ) -> tuple[float, Permutation]:
-    """:func:`equivariance_error`, and the element of the group at which it is reached."""
+    """:func:`equivariance_error`, and the element of the group at which it is reached.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic, cycles, on_images
+    >>> from samefn.equivariance.layerwise import worst_violation
+    >>> mirror, x = on_images(cyclic(2), 3), Draw(0).normal(10, 9)
+    >>> error, g = worst_violation(lambda x: x.cumsum(1), mirror, mirror, x)
+    >>> cycles(g)
+    '(0 1)'
+    """
     require_one_group(rho_in, rho_out)
     if x.shape[-1] != rho_in.dimension:
         raise ValueError(
@@ -97,6 +154,14 @@ def layer_errors(
     """How far each layer is from equivariance, on ``count`` normal inputs of that layer.
 
     ``representations`` are those on the input, each hidden layer and the output.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic
+    >>> from samefn.equivariance.layerwise import layer_errors
+    >>> from samefn.equivariance.planted import equivariant_network
+    >>> network, rhos = equivariant_network(cyclic(3), 2, generator=Draw(0))
+    >>> max(layer_errors(network, rhos, generator=Draw(1))) < 1e-14
+    True
     """
     _require_fitting(network, representations)
     errors = []
@@ -115,6 +180,15 @@ def symmetrise(network: DeepMLP, representations: Sequence[Representation]) -> D
     result is equivariant if the hidden representations commute with the activations (signed
     permutations for odd ones).  What cancels in a mean to rounding is set to 0.  Raises ValueError if they
     do not fit the layers.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic, permutation_representation
+    >>> from samefn.equivariance.layerwise import layer_errors, symmetrise
+    >>> from samefn.equivariance.planted import random_deep
+    >>> rho = permutation_representation(cyclic(4))
+    >>> network = symmetrise(random_deep("tanh", (4, 4, 4), generator=Draw(0)), [rho] * 3)
+    >>> max(layer_errors(network, [rho] * 3, generator=Draw(1))) < 1e-14
+    True
     """
     _require_fitting(network, representations)
     layers = about_centres(network.layers)
@@ -144,6 +218,15 @@ def _mean(terms: Tensor) -> Tensor:
 class LatentAction(Representation):
     """A representation on a hidden layer, about a ``centre`` for sigmoid and ReLU6; see
     :func:`latent_actions`.
+
+    >>> from samefn import latent_actions
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic
+    >>> from samefn.equivariance.planted import equivariant_network
+    >>> network, rhos = equivariant_network(cyclic(3), 2, generator=Draw(0))
+    >>> first, second = latent_actions(network, rhos[0], rhos[-1])
+    >>> first.dimension == network.widths[0], first.error < 1e-12
+    (True, True)
     """
 
     error: float = 0.0
@@ -183,6 +266,17 @@ def latent_actions(
     ``tolerance`` on 64 normal inputs from ``generator`` (seed 0 if none is given), and
     :class:`NotIdentifiable` naming group element, layer and unit if θ and θ^g are not aligned by any
     symmetry to ``tolerance``, or saying that the alignments of the generators do not compose to an action.
+
+    >>> from samefn import latent_actions
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import cyclic
+    >>> from samefn.equivariance.planted import hidden_tanh_network, plane
+    >>> rho = plane(cyclic(4))
+    >>> network = hidden_tanh_network(cyclic(4), generator=Draw(0))
+    >>> first, second = latent_actions(network, rho, rho)
+    >>> quarter_turn = first.matrices[1]  # permutes the six units, with signs
+    >>> torch.allclose(quarter_turn.abs().sum(1), torch.ones(6))
+    True
     """
     double = DeepMLP(network.layers.weights, network.layers.biases, network.activations)
     generator = generator or torch.Generator().manual_seed(0)
@@ -275,6 +369,14 @@ def transport(
 ) -> DeepMLP:
     """θ^g = (g·θ_1, θ_2, …, g·θ_L): the network with the function b f(a⁻¹ x) ([B], the adjunction for
     MLPs).
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.layerwise import transport
+    >>> from samefn.equivariance.planted import random_deep
+    >>> f, a, b = random_deep("tanh", generator=Draw(0)), 2 * torch.eye(3), -torch.eye(2)
+    >>> x = Draw(1).normal(10, 3)
+    >>> torch.allclose(transport(f, a, b)(x), -f(x / 2))
+    True
     """
     layers = network.layers
     layers = layers.replaced(0, layers.weights[0] @ torch.linalg.inv(a))
@@ -304,7 +406,15 @@ def _why(reduced: Reduced, moved: DeepMLP) -> str:
 
 @torch.no_grad()
 def hidden_values(network: DeepMLP, x: Float[Tensor, "n d"]) -> list[Float[Tensor, "n _"]]:
-    """The values of each hidden layer, and of the output last, without gradients."""
+    """The values of each hidden layer, and of the output last, without gradients.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.layerwise import hidden_values
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", (3, 5, 4, 2), generator=Draw(0))
+    >>> [tuple(y.shape) for y in hidden_values(network, Draw(1).normal(10, 3))]
+    [(10, 5), (10, 4), (10, 2)]
+    """
     values = []
     for i in range(1, len(network.weights) + 1):
         x = network.layer(i, x)
@@ -318,6 +428,12 @@ def least_squares_action(
     """The matrix A with A · values ≈ moved, row by row, that minimises the sum of squares.
 
     Where the values do not span R^n it is the smallest of many; units that are always zero do no harm.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.layerwise import least_squares_action
+    >>> values, A = Draw(0).normal(20, 3), Draw(1).normal(3, 3)
+    >>> torch.allclose(least_squares_action(values, values @ A.T), A)
+    True
     """
     # not torch's driver "gelsy", whose order of pivots is left to chance: a first column of zeros ends it
     return torch.linalg.lstsq(values, moved, driver="gelsd").solution.T

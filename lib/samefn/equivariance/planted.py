@@ -35,6 +35,12 @@ def random_deep(
 ) -> DeepMLP:
     """A multilayer perceptron with standard normal biases, and weights divided by the square root of the
     inputs.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("gelu", (3, 5, 4, 2), generator=Draw(0))
+    >>> network.dim_in, network.widths, network.dim_out
+    (3, (5, 4), 2)
     """
     if len(sizes) < 2:
         raise ValueError(f"sizes must be those of inputs and outputs at least, got {tuple(sizes)}")
@@ -57,6 +63,14 @@ def with_spare_units(
     negated for odd activations and doubled for ReLU.  An "inactive" unit has no outgoing weight, a
     "constant" one no incoming weight, and the next bias takes its value back.  Layers count from 1.
     Raises ValueError for a layer that does not exist.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import random_deep, with_spare_units
+    >>> from samefn.functions import gap
+    >>> network = random_deep("relu", generator=Draw(0))
+    >>> large = with_spare_units(network, ["clone"], layers=[1], generator=Draw(1))
+    >>> large.widths, gap(network, large, Draw(2).normal(100, 3)) < 1e-14
+    ((6, 4), True)
     """
     chosen = range(1, len(network.widths) + 1) if layers is None else layers
     if any(not 1 <= i <= len(network.widths) for i in chosen):
@@ -90,6 +104,11 @@ def _spared(layers: Layers, i: int, kind: Spare, generator: torch.Generator) -> 
 def clone_factor(activation: Activation) -> float:
     """A factor that a clone's incoming weights and value may both have: −1 for odd activations, 2 for
     ReLU, else 1.
+
+    >>> from samefn.activations import get
+    >>> from samefn.equivariance.planted import clone_factor
+    >>> [clone_factor(get(name)) for name in ("tanh", "relu", "gelu")]
+    [-1.0, 2.0, 1.0]
     """
     return {"sign": -1.0, "positive scaling": 2.0 if activation.degree == 1 else 1.0}.get(
         activation.symmetry, 1.0
@@ -102,13 +121,24 @@ def clone_factor(activation: Activation) -> float:
 
 @cache
 def groups() -> tuple[Group, ...]:
-    """C_2 to C_12, D_4 and S_4."""
+    """C_2 to C_12, D_4 and S_4.
+
+    >>> from samefn.equivariance.planted import groups
+    >>> [group.name for group in groups()][-2:]
+    ['D4', 'S4']
+    """
     return (*(cyclic(n) for n in range(2, 13)), dihedral(4), symmetric(4))
 
 
 @cache
 def points_and_signed_points(group: Group) -> Representation:
-    """The permuted points, and once more the permuted points with the sign of the permutation."""
+    """The permuted points, and once more the permuted points with the sign of the permutation.
+
+    >>> from samefn.equivariance.groups import symmetric
+    >>> from samefn.equivariance.planted import points_and_signed_points
+    >>> points_and_signed_points(symmetric(3)).dimension
+    6
+    """
     points = permutation_representation(group)
     sign = torch.linalg.det(points.matrices).round()
     return points + Representation(group, sign[:, None, None] * points.matrices)
@@ -120,6 +150,13 @@ def equivariant_network(
     """A random tanh network with ``depth`` hidden layers, each layer equivariant, and its representations.
 
     Input, hidden layers and output all carry :func:`points_and_signed_points`.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import dihedral
+    >>> from samefn.equivariance.planted import equivariant_network
+    >>> network, rhos = equivariant_network(dihedral(4), 2, generator=Draw(0))
+    >>> network.widths, [rho.dimension for rho in rhos]
+    ((8, 8), [8, 8, 8, 8])
     """
     rho = points_and_signed_points(group)
     n = rho.dimension
@@ -130,7 +167,13 @@ def equivariant_network(
 
 @cache
 def plane(group: Group) -> Representation:
-    """C_4 or D_4 on the plane: quarter turns, and the mirror x_1 ↦ −x_1."""
+    """C_4 or D_4 on the plane: quarter turns, and the mirror x_1 ↦ −x_1.
+
+    >>> from samefn.equivariance.groups import cyclic
+    >>> from samefn.equivariance.planted import plane
+    >>> plane(cyclic(4)).matrices[2].tolist()  # two quarter turns
+    [[-1.0, 0.0], [0.0, -1.0]]
+    """
     turn, mirror = torch.tensor([[[0.0, -1], [1, 0]], [[-1, 0], [0, 1]]], dtype=torch.float64)
     return representation(group, dict(zip(group.generators, (turn, mirror), strict=False)))
 
@@ -138,6 +181,15 @@ def plane(group: Group) -> Representation:
 def hidden_tanh_network(group: Group, *, generator: torch.Generator) -> DeepMLP:
     """A tanh network 2 → 6 → 6 → 2, equivariant for C_4 or D_4 on the plane, its units renamed and negated
     at random.
+
+    >>> from samefn import equivariance_error
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.groups import dihedral
+    >>> from samefn.equivariance.planted import hidden_tanh_network, plane
+    >>> D4 = dihedral(4)
+    >>> network, rho = hidden_tanh_network(D4, generator=Draw(0)), plane(D4)
+    >>> equivariance_error(network, rho, rho, Draw(1).normal(50, 2)) < 1e-13
+    True
     """
     rho = plane(group)
     hidden = permutation_representation(group) + rho
@@ -148,7 +200,15 @@ def hidden_tanh_network(group: Group, *, generator: torch.Generator) -> DeepMLP:
 
 
 def as_sigmoid(network: DeepMLP) -> DeepMLP:
-    """The sigmoid network with the function of a tanh network, by tanh(z) = 2 sigmoid(2z) − 1."""
+    """The sigmoid network with the function of a tanh network, by tanh(z) = 2 sigmoid(2z) − 1.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import as_sigmoid, random_deep
+    >>> from samefn.functions import gap
+    >>> network = random_deep("tanh", generator=Draw(0))
+    >>> gap(network, as_sigmoid(network), Draw(1).normal(100, 3)) < 1e-13
+    True
+    """
     layers = network.layers
     last = len(layers.weights) - 1
     for i, (weight, bias) in enumerate(zip(network.layers.weights, network.layers.biases, strict=True)):
@@ -167,6 +227,13 @@ def opposite_pairs(
 
     The rows of A lie 10° to 30° and 50° to 70° from the mirror's axis, so that none is near the mirror
     image of another or of its opposite, and A is far from singular.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import opposite_pairs
+    >>> network, mirror = opposite_pairs("gelu", generator=Draw(0))
+    >>> x = Draw(1).normal(100, 2)
+    >>> torch.allclose(network(x), x)
+    True
     """
     draw = torch.rand(2, 2, generator=generator, dtype=torch.float64)
     angle = torch.deg2rad(torch.tensor([55.0, 95.0], dtype=torch.float64) + 20 * draw[0])

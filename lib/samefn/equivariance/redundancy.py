@@ -24,7 +24,15 @@ Clones = Mapping[int, tuple[int, float]]  # a unit, the one that it is a clone o
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """One unit removed from a network: the smaller network, and α and α* of the layer that lost it."""
+    """One unit removed from a network: the smaller network, and α and α* of the layer that lost it.
+
+    >>> from samefn import DeepMLP
+    >>> from samefn.equivariance.redundancy import drop
+    >>> network = DeepMLP([torch.eye(2), torch.tensor([[1.0, 0.0]])])
+    >>> move = drop(network, layer=1, unit=1)
+    >>> move.include.tolist(), move.project.tolist()
+    ([[1.0], [0.0]], [[1.0, 0.0]])
+    """
 
     network: DeepMLP
     include: Float[Tensor, "n small"]
@@ -35,6 +43,12 @@ def drop(network: DeepMLP, layer: int, unit: int) -> Move:
     """Leave out an inactive unit of hidden layer ``layer`` (from 1); its outgoing weights should be zero.
 
     Raises ValueError if there is no such layer or unit, or no other unit in it.
+
+    >>> from samefn import DeepMLP
+    >>> from samefn.equivariance.redundancy import drop
+    >>> network = DeepMLP([torch.eye(2), torch.tensor([[1.0, 0.0]])])  # unit 1 is never read
+    >>> drop(network, layer=1, unit=1).network.widths
+    (1,)
     """
     return _moved(network, layer, unit)
 
@@ -44,6 +58,13 @@ def fold(network: DeepMLP, layer: int, unit: int) -> Move:
     be zero.
 
     Raises as :func:`drop` does.
+
+    >>> from samefn import DeepMLP
+    >>> from samefn.equivariance.redundancy import fold
+    >>> weights = [torch.tensor([[1.0], [0.0]]), torch.ones(1, 2)]
+    >>> network = DeepMLP(weights, [torch.ones(2), torch.ones(1)], "relu")  # unit 1 is σ(1) = 1
+    >>> fold(network, layer=1, unit=1).network.biases[1].item()
+    2.0
     """
     return _moved(network, layer, unit, constant=[unit])
 
@@ -56,6 +77,12 @@ def merge(
 
     α copies and α* averages.  ``share`` is what the sum is multiplied by: 1, unless a control wants it
     wrong.  Raises as :func:`drop` does, and for ``unit`` = ``into``.
+
+    >>> from samefn import DeepMLP
+    >>> from samefn.equivariance.redundancy import merge
+    >>> network = DeepMLP([torch.ones(2, 1), torch.tensor([[3.0, 4.0]])])  # tanh(x), twice
+    >>> merge(network, layer=1, unit=1, into=0).network.weights[1].tolist()
+    [[7.0]]
     """
     for one in (unit, into):
         _require_unit(network, layer, one)
@@ -88,7 +115,12 @@ def _require_unit(network: DeepMLP, layer: int, unit: int) -> None:
 
 
 def averaging(include: Float[Tensor, "n small"]) -> Float[Tensor, "small n"]:
-    """α* that averages over the copies that α makes, each divided by its factor: α*α = id."""
+    """α* that averages over the copies that α makes, each divided by its factor: α*α = id.
+
+    >>> from samefn.equivariance.redundancy import averaging
+    >>> averaging(torch.tensor([[1.0], [-1.0]])).tolist()  # a unit and its negated clone
+    [[0.5, -0.5]]
+    """
     return torch.where(include != 0, 1 / (include * (include != 0).sum(0)), 0.0).T
 
 
@@ -131,6 +163,15 @@ class Reduced:
     the small and the large network, measured from the centre of the activation (0; ½ for the sigmoid and
     3 for ReLU6); α* α is the identity.  ``removed`` says what went and why, and ``error`` bounds the
     change: see :func:`reduce`.
+
+    >>> from samefn import reduce
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import random_deep, with_spare_units
+    >>> from samefn.functions import gap
+    >>> large = with_spare_units(random_deep("tanh", generator=Draw(0)), generator=Draw(1))
+    >>> reduced = reduce(large)
+    >>> gap(large, reduced.embed(), Draw(2).normal(100, 3)) < 1e-14
+    True
     """
 
     network: DeepMLP
@@ -168,6 +209,13 @@ def reduce(network: DeepMLP, *, tolerance: NonNegative | None = None) -> Reduced
     Raises TypeError for anything but a DeepMLP, ValueError unless 0 ≤ ``tolerance`` < 1, or if a sum of
     weights overflows.  Source: [B], Definition 3, for multilayer perceptrons; for tanh and one hidden
     layer what is left is irreducible in the sense of Sussmann (1992), or that one unit.
+
+    >>> from samefn import reduce
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.planted import random_deep, with_spare_units
+    >>> large = with_spare_units(random_deep("tanh", generator=Draw(0)), generator=Draw(1))
+    >>> large.widths, reduce(large).network.widths
+    ((8, 7), (5, 4))
     """
     if tolerance is None:
         tolerance = 32 * torch.finfo(network.weights[0].dtype).eps

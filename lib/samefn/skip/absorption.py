@@ -43,6 +43,8 @@ from .criterion import (
 from .deviation import compare
 from .width import Realisation, build, spend
 
+__all__ = ["Absorption", "absorb", "flip"]
+
 Reason = Literal[
     # what decided
     "zero skip",
@@ -92,6 +94,13 @@ class Absorption:
     ``claim``: the id of the claim that the verdict rests on; "" where undecided, or nothing needs proof.
     X-ODD, X-BIAS, X-GLU and X-DEG name results of this library that are no claims of the book: of these the
     book proves what ``skip/summary`` and ``beyond/transformer`` contain.
+
+    >>> from samefn import Residual, absorb
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> verdict = absorb(Residual(random_mlp(4, 16, "gelu", generator=Draw(0))))
+    >>> verdict.absorbed, verdict.claim, verdict.margin > 0
+    (False, 'A-T10', True)
     """
 
     absorbed: bool | None
@@ -206,6 +215,20 @@ def absorb(residual: Residual) -> Absorption:
     certificates are tried, and up to 40 units all sets.  Weights of lower precision are decided in float64,
     which holds them exactly.  What an answer promises: :class:`Absorption`.
     Raises TypeError if ``residual`` is not a Residual.
+
+    >>> from samefn import absorb
+    >>> from samefn.draw import Draw
+    >>> from samefn.functions import gap
+    >>> from samefn.skip.planted import running_example
+    >>> residual = running_example()
+    >>> verdict = absorb(residual)
+    >>> verdict.absorbed, verdict.flipped
+    (True, (0, 1, 2))
+    >>> gap(residual, verdict.network, Draw(0).normal(1000, 2)) < 1e-14
+    True
+    >>> refused = absorb(running_example(moved=0.1))
+    >>> refused.absorbed, f"{refused.margin:.4f}"  # no set S comes nearer
+    (False, '0.0707')
     """
     rule = next(rule for rule in RULES if rule.applies(residual))
     match rule.verdict:
@@ -302,6 +325,14 @@ def flip(block: MLP | GatedMLP, units: Iterable[SupportsIndex]) -> MLP | GatedML
     and by the constant -2c Σ a_i b_i only if there is no output bias to take it up.
     Raises ValueError if the block's activation has no odd slope, or a unit does not exist or is named
     twice, TypeError for units that are no integers.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> from samefn.skip.absorption import flip
+    >>> block, S, x = random_mlp(2, 5, generator=Draw(0)), [0, 3], Draw(1).normal(100, 2)
+    >>> P_S = block.down[:, S] @ block.up[S]
+    >>> torch.allclose(flip(block, S)(x), block(x) - x @ P_S.T)
+    True
     """
     slope = odd_slope_of(block)
     if slope is None:

@@ -27,6 +27,19 @@ from torch import Tensor
 from ..arguments import Count
 from ..networks import MLP, GatedMLP, Residual
 
+__all__ = [
+    "Criterion",
+    "Found",
+    "Refuted",
+    "Undecided",
+    "certified_bound",
+    "criterion_of",
+    "solve",
+    "subset_distances",
+    "subset_sums",
+    "trace_test",
+]
+
 EPS = 2.0**-52
 SOLVED = 8  # times what one rounding of each weight explains: residuals that numerical solvers leave
 RANGE = 2.0**-450  # what factors are of the root of the largest product; products of less would underflow
@@ -182,6 +195,12 @@ class Criterion:
     so that the constant 2c Σ a_i b_i has to vanish too (X-BIAS).
     ``shift``: u_i is 2^shift_i times its row of ``up``.  ``noise``: by how much, in the Frobenius norm,
     the combinations may be off because the numbers given here were themselves computed.
+
+    >>> from samefn.skip.criterion import criterion_of
+    >>> from samefn.skip.planted import running_example
+    >>> criterion = criterion_of(running_example())
+    >>> criterion.combine(torch.tensor([1.0, 1.0, 1.0, 0.0])).tolist()  # S = {0, 1, 2}
+    [[0.0, 0.0], [0.0, 0.0]]
     """
 
     down: Tensor
@@ -295,6 +314,12 @@ def criterion_of(residual: Residual) -> Criterion:
 
     Raises TypeError for anything but a Residual, ValueError if flipping a unit of its block changes more
     than the linear part.
+
+    >>> from samefn.skip.criterion import criterion_of
+    >>> from samefn.skip.planted import running_example
+    >>> criterion = criterion_of(running_example())
+    >>> (criterion.target * 2.0**criterion.exponent).tolist()  # A, the skip
+    [[1.0, 0.0], [0.0, 1.0]]
     """
     block, slope = residual.block, odd_slope_of(residual.block)
     if slope is None:
@@ -318,6 +343,15 @@ def certified_bound(residual: Residual, y: Float[Tensor, "d k"]) -> float:
 
     Raises TypeError if ``y`` is not a real floating tensor, ValueError if it is not finite or not d×d
     (d×(d+1) where the block has biases but no output bias), or if there is no submatrix criterion.
+
+    >>> from samefn import Residual, absorb
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> from samefn.skip.criterion import certified_bound
+    >>> residual = Residual(random_mlp(4, 20, generator=Draw(0)))
+    >>> Y = absorb(residual).certificate
+    >>> certified_bound(residual, Y) > 0  # Y alone proves that no set S works
+    True
     """
     criterion = criterion_of(residual)
     if not torch.isfinite(y).all():
@@ -334,6 +368,13 @@ def trace_test(residual: Residual) -> float:
     For A = I and c > 0 that is d - 2c Σ max(0, -a_i·u_i).  A positive value proves that no set S
     satisfies the criterion, hence that a nondegenerate block cannot absorb its skip (X-CERT, new).
     Raises ValueError if there is no criterion.
+
+    >>> from samefn import Residual, trace_test
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> residual = Residual(random_mlp(64, 128, generator=Draw(0)))
+    >>> trace_test(residual) > 0  # so no set S satisfies the criterion
+    True
     """
     criterion = criterion_of(residual)
     return criterion.unscaled(criterion.least(criterion.target), degree=2)
@@ -343,6 +384,12 @@ def subset_distances(residual: Residual) -> Float[Tensor, "sets"]:
     """‖A + 2c P_S‖_F for all 2^m sets S, by brute force; entry k belongs to S = {i : bit i of k is 1}.
 
     Raises ValueError for more than 20 units, or if there is no criterion.
+
+    >>> from samefn.skip.criterion import subset_distances
+    >>> from samefn.skip.planted import running_example
+    >>> distances = subset_distances(running_example())
+    >>> len(distances), int(distances.argmin())  # 7 is binary 0111: S = {0, 1, 2}
+    (16, 7)
     """
     criterion = criterion_of(residual)
     if residual.block.width > 20:
@@ -353,7 +400,12 @@ def subset_distances(residual: Residual) -> Float[Tensor, "sets"]:
 
 
 def subset_sums(summands: Float[Tensor, "m *shape"]) -> Float[Tensor, "sets *shape"]:
-    """The sums over all 2^m sets; entry k belongs to the set {i : bit i of k is 1}."""
+    """The sums over all 2^m sets; entry k belongs to the set {i : bit i of k is 1}.
+
+    >>> from samefn.skip.criterion import subset_sums
+    >>> subset_sums(torch.tensor([1.0, 10.0, 100.0])).tolist()
+    [0.0, 1.0, 10.0, 11.0, 100.0, 101.0, 110.0, 111.0]
+    """
     sums = torch.zeros_like(summands[:1].sum(0, keepdim=True))
     for summand in summands:
         sums = torch.cat([sums, sums + summand])
@@ -365,14 +417,27 @@ def subset_sums(summands: Float[Tensor, "m *shape"]) -> Float[Tensor, "sets *sha
 
 @dataclass(frozen=True)
 class Found:
-    """A set of units that satisfies the criterion up to rounding, as a mask of shape (m,)."""
+    """A set of units that satisfies the criterion up to rounding, as a mask of shape (m,).
+
+    >>> from samefn.skip.criterion import Found, criterion_of, solve
+    >>> from samefn.skip.planted import running_example
+    >>> isinstance(solve(criterion_of(running_example())), Found)
+    True
+    """
 
     flips: Bool[Tensor, "m"]
 
 
 @dataclass(frozen=True)
 class Refuted:
-    """No set comes nearer than ``margin`` > 0; ``certificate`` is a matrix Y that proves it, or None."""
+    """No set comes nearer than ``margin`` > 0; ``certificate`` is a matrix Y that proves it, or None.
+
+    >>> from samefn.skip.criterion import Refuted, criterion_of, solve
+    >>> from samefn.skip.planted import running_example
+    >>> refuted = solve(criterion_of(running_example(moved=0.1)))
+    >>> isinstance(refuted, Refuted), refuted.margin > 0
+    (True, True)
+    """
 
     margin: float
     certificate: Tensor | None = None
@@ -380,7 +445,15 @@ class Refuted:
 
 @dataclass(frozen=True)
 class Undecided:
-    """Some set is too near to call ("precision"), or the search was given up ("search")."""
+    """Some set is too near to call ("precision"), or the search was given up ("search").
+
+    >>> from samefn import Residual
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> from samefn.skip.criterion import criterion_of, solve
+    >>> solve(criterion_of(Residual(random_mlp(2, 100, generator=Draw(0)))))  # 2^100 sets
+    Undecided(reason='search')
+    """
 
     reason: Literal["precision", "search"]
 
@@ -390,6 +463,11 @@ def solve(criterion: Criterion) -> Found | Refuted | Undecided:
 
     Where the matrices a_i u_iᵀ are independent one linear system decides; otherwise certificates are
     tried, and then all sets, as two halves.
+
+    >>> from samefn.skip.criterion import criterion_of, solve
+    >>> from samefn.skip.planted import running_example
+    >>> solve(criterion_of(running_example()))
+    Found(flips=tensor([ True,  True,  True, False]))
     """
     factored = _factored(criterion)
     if factored is None:

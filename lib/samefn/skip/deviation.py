@@ -51,6 +51,13 @@ class Deviation:
     """F - F' is at most ``error`` times the terms; its linear part is ``linear``, which acts on (x, 1).
 
     ``explained``: whether the linear part is as small as one rounding of each weight can make it.
+
+    >>> from samefn import absorb
+    >>> from samefn.skip.deviation import compare
+    >>> from samefn.skip.planted import running_example
+    >>> residual = running_example()
+    >>> compare(residual, absorb(residual).network).negligible
+    True
     """
 
     error: float
@@ -64,7 +71,14 @@ class Deviation:
 
 @torch.no_grad()
 def compare(residual: Residual, network: MLP | GatedMLP) -> Deviation:
-    """The deviation of the residual block from a network of the same kind, both in float64."""
+    """The deviation of the residual block from a network of the same kind, both in float64.
+
+    >>> from samefn.skip.deviation import compare
+    >>> from samefn.skip.planted import running_example
+    >>> residual = running_example()
+    >>> compare(residual, residual.block).linear.tolist()  # the whole skip is left
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
     units, slope = _side_by_side(residual.block, network), odd_slope_of(residual.block) or 0.5
     bending, fixed = units.bending, units.fixed
     count, both = len(bending), torch.cat([bending, fixed])

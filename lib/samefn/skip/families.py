@@ -14,7 +14,12 @@ from .absorption import Absorption, absorb
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of block (``gated`` or not, with its activation) and models that are built from it."""
+    """A kind of block (``gated`` or not, with its activation) and models that are built from it.
+
+    >>> from samefn.skip.families import FAMILIES
+    >>> FAMILIES[0].name, FAMILIES[0].models
+    ('SwiGLU', ('LLaMA', 'Mistral', 'DeepSeek', 'PaLM'))
+    """
 
     name: str
     activation: str | Activation
@@ -50,7 +55,16 @@ FAMILIES = (
 
 
 def verdicts(d: Count = 4, m: Count = 8, *, generator: torch.Generator) -> list[tuple[Family, Absorption]]:
-    """What :func:`samefn.skip.absorption.absorb` says of one random block of each family."""
+    """What :func:`samefn.skip.absorption.absorb` says of one random block of each family.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.families import verdicts
+    >>> rows = verdicts(generator=Draw(0))
+    >>> [family.name for family, verdict in rows if verdict.absorbed]
+    []
+    >>> {verdict.absorbed for _, verdict in rows}
+    {False}
+    """
     rows = []
     for family in FAMILIES:
         draw = random_gated_mlp if family.gated else random_mlp

@@ -37,6 +37,13 @@ def quadratic_constant(block: GatedMLP) -> float:
 
     If |g(z)| ≤ |z| for all z, then ‖G(x)‖ ≤ κ ‖x‖².  Raises ValueError if ``block`` has a gate
     bias.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_gated_mlp
+    >>> from samefn.skip.gated import quadratic_constant
+    >>> block, x = random_gated_mlp(3, 8, generator=Draw(0)), 1e-3 * Draw(1).normal(100, 3)
+    >>> bool((block(x).norm(dim=1) <= quadratic_constant(block) * x.norm(dim=1) ** 2).all())
+    True
     """
     if block.gate_bias is not None:
         raise ValueError("block must have no gate bias: with one it is not quadratic at 0")
@@ -45,7 +52,16 @@ def quadratic_constant(block: GatedMLP) -> float:
 
 
 def jacobian_at_zero(f: Block | Residual | Stack) -> Float[Tensor, "d_out d_in"]:
-    """The derivative of f, a network in float64, at the origin of R^d_in, by automatic differentiation."""
+    """The derivative of f, a network in float64, at the origin of R^d_in, by automatic differentiation.
+
+    >>> from samefn import Residual
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_gated_mlp
+    >>> from samefn.skip.gated import jacobian_at_zero
+    >>> block = random_gated_mlp(2, 8, generator=Draw(0))
+    >>> jacobian_at_zero(block).abs().max().item(), jacobian_at_zero(Residual(block)).tolist()
+    (0.0, [[1.0, 0.0], [0.0, 1.0]])
+    """
     with torch.enable_grad():  # without, torch differentiates some activations entry by entry, and warns
         return torch.func.jacrev(f)(torch.zeros(f.dim_in, dtype=torch.float64)).detach()
 
@@ -57,6 +73,11 @@ def slope_at_zero(
     """Slope of log ‖f(r·direction)‖ against log r, least squares over ``radii``.
 
     Raises ValueError unless the radii are at least two positive numbers and f vanishes at none of them.
+
+    >>> from samefn.skip.gated import slope_at_zero
+    >>> radii = torch.tensor([0.1, 0.01, 0.001])
+    >>> f"{slope_at_zero(lambda x: x**2, torch.ones(3), radii):.2f}"
+    '2.00'
     """
     if len(radii) < 2 or not bool((radii > 0).all()):
         raise ValueError(f"radii must be at least two positive numbers, got {radii.tolist()}")
@@ -70,6 +91,11 @@ def nearest_to_the_skip(activation: str | Activation, m: Count) -> GatedMLP:
     """A gated block of width m on the line, fitted to x on [-1, 1] by least squares in W_down.
 
     Gates ± from 1 to 60, in geometric progression; values u_i = 1.  Raises ValueError unless m is even.
+
+    >>> from samefn.skip.gated import nearest_to_the_skip
+    >>> x = torch.linspace(-1, 1, 201)[:, None]
+    >>> bool((nearest_to_the_skip("silu", 8)(x) - x).abs().max() < 0.1)
+    True
     """
     if m % 2:
         raise ValueError(f"m must be even, got {m}")
@@ -86,6 +112,13 @@ def biased_pair(gate: Float[Tensor, "d d"], bias: Float[Tensor, "d"]) -> tuple[R
 
     For each j the units SiLU(w_j·x ± b_j) x_j, w_j the rows of ``gate`` and b_j the entries of ``bias``.
     Raises ValueError unless both are finite and no b_j is 0.
+
+    >>> from samefn.functions import gap
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.gated import biased_pair
+    >>> with_skip, without = biased_pair(torch.eye(2), torch.tensor([1.0, 2.0]))
+    >>> gap(with_skip, without, Draw(0).normal(100, 2)) < 1e-14
+    True
     """
     gate, bias = checked_weights("gate", gate).detach(), checked_weights("bias", bias).detach()
     if bool((bias == 0).any()):

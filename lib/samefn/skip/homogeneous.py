@@ -19,6 +19,10 @@ def two_radii_bound(degree: Finite, r: Positive, R: Positive) -> float:
     """|rRᵏ − rᵏR|/(rᵏ + Rᵏ): no D of degree k comes closer to x at both radii r and R.
 
     Raises ValueError unless r < R.
+
+    >>> from samefn.skip.homogeneous import two_radii_bound
+    >>> two_radii_bound(degree=2, r=0.5, R=1.0)  # (1/2 - 1/4) / (1/4 + 1)
+    0.2
     """
     if not r < R:
         raise ValueError(f"r must be less than R, got {r} and {R}")
@@ -30,6 +34,11 @@ def best_on_ray(degree: Positive) -> tuple[float, float]:
     """(μ, max |λ − μλᵏ| over 0 ≤ λ ≤ 1) for the best μ, where k = ``degree`` > 0.
 
     At the best μ the largest errors inside the interval and at its end balance.
+
+    >>> from samefn.skip.homogeneous import best_on_ray
+    >>> mu, error = best_on_ray(degree=2)
+    >>> f"{mu:.4f} {error:.4f}"  # 2√2 - 2 and 3 - 2√2
+    '1.2071 0.2071'
     """
     if degree == 1:
         return 1.0, 0.0
@@ -52,6 +61,11 @@ def disc_fit(
     activation's degree on the same grid).  ``turn`` rotates the polygon, in radians.  The grid is a
     product of directions and Gauss–Legendre radii, so that the bound for rays holds on it exactly.
     Raises ValueError unless the activation has a degree.
+
+    >>> from samefn.skip.homogeneous import disc_fit
+    >>> error, floor = disc_fit("relu_squared", m=12)
+    >>> error >= floor, f"{floor:.3f}"  # |k - 1| / (k + d + 1) for k = d = 2
+    (True, '0.200')
     """
     activation = get(activation)
     if activation.degree is None:
@@ -87,7 +101,14 @@ def _circle(n: int, turn: float = 0.0) -> Float[Tensor, "n 2"]:
 
 
 def identity_with_biases(d: Count) -> MLP:
-    """x as a ReLU² block with biases, from (z+1)² − (z−1)² = 4z and σ(z) + σ(−z) = z²: 4d units, float64."""
+    """x as a ReLU² block with biases, from (z+1)² − (z−1)² = 4z and σ(z) + σ(−z) = z²: 4d units, float64.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.homogeneous import identity_with_biases
+    >>> x = Draw(0).normal(100, 3)
+    >>> torch.allclose(identity_with_biases(3)(x), x)
+    True
+    """
     eye, one = torch.eye(d, dtype=torch.float64), torch.ones(d, dtype=torch.float64)
     up = torch.cat([eye, -eye, eye, -eye])
     down = torch.cat([eye, eye, -eye, -eye], 1) / 4
@@ -99,6 +120,13 @@ def biased_pair(basis: Float[Tensor, "d d"]) -> tuple[Residual, MLP]:
 
     The units are σ(v_k·x ± 1), v_k the rows of ``basis``.  Raises ValueError unless ``basis``
     is a finite invertible matrix.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.functions import gap
+    >>> from samefn.skip.homogeneous import biased_pair
+    >>> with_skip, without = biased_pair(torch.eye(2))
+    >>> gap(with_skip, without, Draw(0).normal(100, 2)) < 1e-14
+    True
     """
     basis = checked_weights("basis", basis).detach()
     d, rank = len(basis), int(torch.linalg.matrix_rank(basis))

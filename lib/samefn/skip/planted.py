@@ -38,6 +38,13 @@ def plant(
     set planted in float32 and rounded is none.
     Raises ValueError if a unit does not exist or is named twice, the rows of ``units`` do not span what is
     needed, or there is no criterion, TypeError for units that are no integers.
+
+    >>> from samefn import absorb
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> from samefn.skip.planted import plant
+    >>> absorb(plant(random_mlp(3, 8, generator=Draw(0)), units=(1, 4, 5))).flipped
+    (1, 4, 5)
     """
     given = Residual(block, skip)
     criterion_of(given)  # there is one
@@ -71,6 +78,11 @@ def running_example(moved: Finite = 0.0) -> Residual:
     """The ReLU chapter's block in float64: d = 2, m = 4, P_S = -I for S = {0, 1, 2} and for no other S.
 
     ``moved`` is added to the first entry of W_down, so that P_S + I = diag(moved, 0).
+
+    >>> from samefn.skip.planted import running_example
+    >>> block = running_example().block
+    >>> (block.down[:, :3] @ block.up[:3]).tolist()  # P_S = -I
+    [[-1.0, 0.0], [0.0, -1.0]]
     """
     up = torch.tensor([[1, 0], [0, 1], [1, 1], [1, -1]], dtype=torch.float64)
     down = torch.tensor([[-1.5 + moved, -0.5, 0.5, 1], [0.5, -0.5, -0.5, 0.5]], dtype=torch.float64)
@@ -86,6 +98,13 @@ def spare_unit_block(
     (u_5 = u_0) or "opposite pair" (u_5 = -u_0).  The set {1, 2, 3} misses -I by a matrix v u_0ᵀ only,
     and unit 5 makes that up: v (u_0·x) = v σ(u_0·x) - v σ(-u_0·x).
     Raises ValueError where σ(z) - σ(-z) is not z.
+
+    >>> from samefn import absorb
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.planted import spare_unit_block, subsets_that_work
+    >>> residual = spare_unit_block("opposite pair", generator=Draw(0))
+    >>> subsets_that_work(residual), absorb(residual).absorbed
+    ([], True)
     """
     block = random_mlp(2, 6, activation, generator=generator)
     if block.activation.odd_slope != 0.5:
@@ -104,6 +123,10 @@ def subsets_that_work(residual: Residual, tolerance: NonNegative = 1e-9) -> list
     """All S with ‖A + 2c P_S‖_F ≤ ``tolerance``, as sorted tuples, by trying all 2^m; for small blocks.
 
     Raises as :func:`~samefn.skip.criterion.subset_distances` does.
+
+    >>> from samefn.skip.planted import running_example, subsets_that_work
+    >>> subsets_that_work(running_example())
+    [(0, 1, 2)]
     """
     works = (subset_distances(residual) <= tolerance).nonzero().flatten().tolist()
     return [tuple(i for i in range(residual.block.width) if k >> i & 1) for k in works]

@@ -38,6 +38,8 @@ from .criterion import (
 )
 from .deviation import compare
 
+__all__ = ["minimal_width"]
+
 ENUMERATED = 2**21  # entries of the matrices up to which all choices of flips and doubled lines are tried
 SOLVED = 2e10  # operations up to which the criterion is solved for each choice of doubled lines
 DEPENDENT = 2.0**-30  # singular values of unit rows, below which rounding is asked for its share
@@ -327,6 +329,12 @@ def minimal_width(residual: Residual) -> int:
     almost-sure value is returned and a RuntimeWarning says that the null set was not excluded.
 
     Raises ValueError if no width works, or for kinds of block that the theorem does not cover.
+
+    >>> from samefn import Residual, minimal_width
+    >>> from samefn.draw import Draw
+    >>> from samefn.networks import random_mlp
+    >>> minimal_width(Residual(random_mlp(2, 4, generator=Draw(0))))  # d + max(m, d)
+    6
     """
     collected, d = _coverable(residual), residual.dim_in
     for extra in range(2 * d + 1):  # 2d extra units, d new pairs, make any linear map
