@@ -32,7 +32,7 @@ SKIPPED = {
 }
 TRANSPARENT = {
     *("container", "compound", "section", "document", "card_node", "div", "inline", "caption", "legend"),
-    *("tgroup", "bibliography", "only"),
+    *("tgroup", "bibliography", "only", "PassthroughTextElement"),
 }
 ENCLOSING = {
     "emphasis": "*{}*",

@@ -201,7 +201,8 @@ img, svg {{ max-width: 100%; height: auto }}
 <section class="front"><h1>{title}</h1><p>{subtitle}</p><p>{authors}</p>
 <p>Version {version}, {date}.
 <a href="{site}">{site}</a></p><p>Text: CC BY 4.0. Code: MIT.</p></section>
-<section id="contents" class="chapter" style="page: contents"><h1>Contents</h1><a href="#contents"></a></section>
+<section id="contents" class="chapter" style="page: contents">
+<h1>Contents</h1><a href="#contents"></a></section>
 </body></html>"""
 
 
