@@ -1,5 +1,6 @@
 """The reference of the library, read off its modules, with signatures as the source has them."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -73,7 +74,7 @@ def objects(env):
     for name, entry in env.domaindata["py"]["objects"].items():
         if entry.objtype in ("function", "class", "exception", "method", "module"):
             found[name] = entry
-            if entry.objtype not in ("method", "module"):
+            if entry.objtype != "method":
                 short.setdefault(name.rpartition(".")[2], []).append(entry)
     return found | {name: entries[0] for name, entries in short.items() if len(entries) == 1}
 
@@ -99,6 +100,70 @@ def link_names(app, doctree, docname):
         target += literal
 
 
+# --- links from code ---------------------------------------------------------------------------------
+
+BLOCK = re.compile(
+    r'(<div class="highlight-(?:ipython3|python3?|default) notranslate">.*?<pre>)(.*?)(</pre>)', re.S
+)
+
+
+def imported(doctree, known):
+    """What names of the page's code stand for, by its imports: names of the library, and modules."""
+    found = {}
+    for block in doctree.findall(nodes.literal_block):
+        if "from samefn" not in block.astext():
+            continue
+        try:
+            tree = ast.parse(block.astext())
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "samefn":
+                found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    entries = {full: known.get(full) or known.get(full.removeprefix("samefn.")) for full in found.values()}
+    is_thing = {full: entry is not None and entry.objtype != "module" for full, entry in entries.items()}
+    return {name: entries[full] if is_thing[full] else full for name, full in found.items()}
+
+
+def link_code(app, pagename, templatename, context, doctree):
+    """The first time a block of code has a name that the page imports, it becomes a link to the reference."""
+    if doctree is None or app.builder.format != "html":
+        return
+    known = objects(app.env)
+    names = imported(doctree, known)
+    if not names:
+        return
+    choice = "|".join(map(re.escape, names))
+    use = re.compile(
+        rf'(?<!<span class="o">\.</span>)<span class="n">({choice})</span>'
+        r'(?!<span class="o">=</span>)(?:<span class="o">\.</span><span class="n">(\w+)</span>)?'
+    )
+
+    def in_block(block):
+        seen = set()
+
+        def link(match):
+            entry = names[match[1]]
+            if isinstance(entry, str):
+                entry = known.get(f"{entry}.{match[2]}")
+            if not entry or entry.node_id in seen:
+                return match[0]
+            seen.add(entry.node_id)
+            address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
+            return f'<a class="code-link" href="{address}">{match[0]}</a>'
+
+        return block[1] + use.sub(link, block[2]) + block[3]
+
+    context["body"] = BLOCK.sub(in_block, context["body"])
+
+
+def link_again(app, env):
+    """All pages are written again when the reference has other names or has them elsewhere."""
+    now = sorted((name, entry.docname, entry.node_id) for name, entry in objects(env).items())
+    before, env.book_api_objects = getattr(env, "book_api_objects", now), now
+    return [] if now == before else [name for name in env.found_docs if not name.startswith("book/api/")]
+
+
 def configure(app, config):
     config.autodoc_default_options = {"members": True, "member-order": "bysource"}
     config.autodoc_inherit_docstrings = False
@@ -113,4 +178,6 @@ def setup(app):
     app.connect("autodoc-process-signature", as_in_the_source)
     app.connect("autodoc-process-docstring", as_markup)
     app.connect("doctree-resolved", link_names)
+    app.connect("html-page-context", link_code)
+    app.connect("env-updated", link_again)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
