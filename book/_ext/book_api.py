@@ -41,8 +41,11 @@ def as_in_the_source(app, what, name, thing, options, signature, returned):
 
 
 def as_markup(app, what, name, thing, options, lines):
-    """Plain docstrings are prose; what follows >>> is an example."""
+    """Plain docstrings are prose, with letters for the two papers; what follows >>> is an example."""
+    from samefn.claims import PAPERS  # not above: few builds need the library
+
     prose, code = example("\n".join(lines))
+    prose = re.sub(r"\[[AB]\]", lambda letter: PAPERS[letter[0]], prose)
     shown = ["", ".. rubric:: Example", "", *code.split("\n")] if code else []
     lines[:] = [*escape(prose).split("\n"), *shown, ""]
 
@@ -168,7 +171,7 @@ def configure(app, config):
     config.autodoc_default_options = {"members": True, "member-order": "bysource"}
     config.autodoc_inherit_docstrings = False
     config.add_module_names = False
-    config.python_maximum_signature_line_length = 72
+    config.python_maximum_signature_line_length = None  # a list of arguments would be no valid list
 
 
 def setup(app):
