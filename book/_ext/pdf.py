@@ -41,9 +41,9 @@ def contents():
 
 
 def printed(parts):
-    """The parts without pages that only make sense on a screen."""
+    """The parts without the pages that only make sense on a screen."""
     for caption, names in parts:
-        kept = [name for name in names if not name.endswith(("/map", "/lookup", "/genindex"))]
+        kept = [name for name in names if name != "book/map" and "/api/" not in name]
         if kept:
             yield caption, kept
 
