@@ -49,9 +49,9 @@ SOURCES = "the book's text"
 
 
 def fingerprints(root):
-    """Hash of each module of the library, by its file; data count with the package in or above them.
+    """Hash of each module of the library, by its file; data count with their package.
 
-    """Hash of each module of the library, by its file; data count with the package that holds them.
+    Under SOURCES, the hash of the book's text: pages that read the chapters, to list what is in them, need it.
     """
     library, digests = root / "lib", defaultdict(hashlib.sha256)
     for path in [root / "_toc.yml", *sorted((root / "book").glob("*/*.md"))]:
