@@ -70,6 +70,8 @@ class Book:
             element.decompose()
         for element in article.select("details"):
             element["open"] = ""
+        for link in article.select("a.term-link, a.code-link"):
+            link.unwrap()  # else each would get a page number
         for element in article.select("[id]"):
             element["id"] = anchor(page, element["id"])
             self.labels.add(element["id"])
