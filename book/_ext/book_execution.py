@@ -51,7 +51,7 @@ SOURCES = "the book's text"
 def fingerprints(root):
     """Hash of each module of the library, by its file; data count with their package.
 
-    Under SOURCES, the hash of the book's text: pages that read the chapters, to list what is in them, need it.
+    Under SOURCES, the hash of the book's text, for pages that read the chapters to list what is in them.
     """
     library, digests = root / "lib", defaultdict(hashlib.sha256)
     for path in [root / "_toc.yml", *sorted((root / "book").glob("*/*.md"))]:

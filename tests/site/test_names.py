@@ -1,11 +1,11 @@
-"""Every dotted name of the library that a page, the README or CONTRIBUTING mentions is there."""
+"""Names of the library in prose exist; code in chapters is no wider than its column."""
 
 import importlib
 import re
 
 import pytest
 
-from shared import ROOT, pages
+from shared import ROOT, code_cells, pages
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / f"{page}.md" for page in pages())]
 
@@ -29,3 +29,8 @@ def test_names_in_prose_exist(page):
     prose = re.sub(r"^(```|:::)\{code-cell\}.*?^\1", "", page.read_text("utf8"), flags=re.S | re.M)
     for name in set(re.findall(r"`(samefn(?:\.\w+)+)", prose)):
         resolve(name)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_code_is_at_most_80_columns_wide(page):
+    assert [line for cell in code_cells(page) for line in cell.source.splitlines() if len(line) > 80] == []
