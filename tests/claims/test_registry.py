@@ -37,6 +37,19 @@ def test_each_chapter_has_one_claim_and_each_claim_one_chapter():
     assert sorted(claim.chapter for claim in claims.registry().values()) == sorted(chapters)
 
 
+def test_lab_notes_and_their_chapter_link_to_each_other():
+    parts = {page: part for part, page in entries()}
+    notes = [page for page, part in parts.items() if part == "Lab notes"]
+    assert notes == [page for page in parts if page.endswith("-lab")]
+    for page in notes:
+        chapter = page.removesuffix("-lab")
+        assert parts[chapter].startswith("Part ")
+        text, whole = ((ROOT / f"book/{name}.md").read_text("utf8") for name in (page, chapter))
+        first_paragraph = re.search(r"^# .*\n\n(.*)", text, re.M)[1]
+        assert f"{{doc}}`{Path(chapter).name}`" in first_paragraph
+        assert re.search(rf"\{{doc\}}`[^`]*\b{Path(page).name}>`", whole)
+
+
 def test_every_page_of_the_book_is_in_the_table_of_contents():
     written = {str(path.relative_to(ROOT / "book").with_suffix("")) for path in (ROOT / "book").rglob("*.md")}
     assert {page for page in written if "/_" not in f"/{page}"} == {*pages(), "intro"}
