@@ -270,7 +270,7 @@ def test_a_link_shows_what_it_leads_to(visit):
     """By mouse and by keyboard, with no shift of the page; Escape takes the card away."""
     cases = {
         "book/statements": ("relu-theorem", "Theorem 6.1"),
-        "book/skip/gelu": ("term-nondegenerate", "no two"),
+        "book/skip/relu": ("term-nondegenerate", "no two"),
     }
     for name, (place, words) in cases.items():
         page = visit(name)
