@@ -25,7 +25,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 claim = Claim(
     id="X-REAL",
-    title="No feed-forward block with skip of all-MiniLM-L6-v2 equals a skip-free GELU block of its width",
+    title="No feed-forward block with skip of all-MiniLM-L6-v2 equals a residual-free GELU block of its width",
     source="[A], Theorem 10, with biases added; certificates ours",
     hypotheses=(
         "every u_i ≠ 0",
@@ -308,7 +308,7 @@ def _dual(residual: Residual) -> Tensor:
 
 @claim.control(
     "equality for all x in R^d, or for all outputs of the LayerNorm before the block",
-    "64 inputs: a skip-free block of the same width and rows agrees on them",
+    "64 inputs: a residual-free block of the same width and rows agrees on them",
 )
 def finitely_many_inputs(draw: Draw) -> str:
     residual = layers()[layer := draw.integer(0, len(layers()))]
@@ -322,7 +322,7 @@ def finitely_many_inputs(draw: Draw) -> str:
     return f"layer {layer}: difference {off:.0e} on them, {elsewhere:.2f} on 64 others"
 
 
-@claim.control("same width", "d more units: a skip-free block of width m + d equals the residual block")
+@claim.control("same width", "d more units: a residual-free block of width m + d equals the residual block")
 def wider_block(draw: Draw) -> str:
     residual = layers()[layer := draw.integer(0, len(layers()))]
     block, d = residual.block, residual.dim_in
