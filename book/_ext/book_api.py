@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
@@ -71,30 +72,45 @@ class Library(SphinxDirective):
 # --- links from the chapters -------------------------------------------------------------------------
 
 
+FIRST = "lib/samefn/__init__.pyi"  # the names that can be imported from samefn itself
+NAMED = re.compile(r"(samefn[.\w]+|\w+)(?:\(.*\))?", re.S)
+
+
 def objects(env):
-    """Where the reference has each name: by its full name, and by the last part if that is unique."""
-    found, short = {}, {}
-    for name, entry in env.domaindata["py"]["objects"].items():
-        if entry.objtype in ("function", "class", "exception", "method", "module"):
-            found[name] = entry
-            if entry.objtype != "method":
-                short.setdefault(name.rpartition(".")[2], []).append(entry)
-    return found | {name: entries[0] for name, entries in short.items() if len(entries) == 1}
+    """Where the reference has each name, by its full name."""
+    found = env.domaindata["py"]["objects"].items()
+    return {
+        name: entry for name, entry in found if entry.objtype in ("function", "class", "exception", "module")
+    }
 
 
-NAMED = re.compile(r"(?:samefn\.)?[A-Za-z_][\w.]*(?=(?:\(.*\))?$)", re.S)
+def by_last_part(known):
+    """The same by the last part of the name, where one thing alone has it."""
+    found = {}
+    for name, entry in known.items():
+        found.setdefault(name.rpartition(".")[2], []).append(entry)
+    return {name: entries[0] for name, entries in found.items() if len(entries) == 1}
 
 
 def link_names(app, doctree, docname):
-    """The first time a page's text has a name of the library as code, it becomes a link to the reference."""
+    """The first time a page's text has a name of the library as code, it becomes a link to the reference.
+
+    Such names are full ones, those of samefn itself, and those that the page's code imports.
+    """
     if docname.startswith("book/api/"):
         return
-    known, seen = objects(app.env), set()
+    known = objects(app.env)
+    stub = Path(app.srcdir, FIRST)
+    first = re.findall(r"import (\w+) as", stub.read_text("utf8")) if stub.exists() else ()
+    short = by_last_part(known)
+    meant = {name: short[name] for name in first if name in short} | known
+    meant |= {name: entry for name, entry in imported(doctree, known).items() if not isinstance(entry, str)}
+    seen = set()
     for literal in list(doctree.findall(nodes.literal)):
         if isinstance(literal.parent, (nodes.reference, addnodes.pending_xref, nodes.title)):
             continue
-        match = NAMED.match(literal.astext())
-        entry = match and known.get(match[0])
+        match = NAMED.fullmatch(literal.astext())
+        entry = match and meant.get(match[1])
         if not entry or entry.node_id in seen:
             continue
         seen.add(entry.node_id)
@@ -123,9 +139,12 @@ def imported(doctree, known):
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "samefn":
                 found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
-    entries = {full: known.get(full) or known.get(full.removeprefix("samefn.")) for full in found.values()}
-    is_thing = {full: entry is not None and entry.objtype != "module" for full, entry in entries.items()}
-    return {name: entries[full] if is_thing[full] else full for name, full in found.items()}
+    short = by_last_part(known)
+    things = {}
+    for name, full in found.items():
+        entry = known.get(full) or (short.get(name) if full == f"samefn.{name}" else None)
+        things[name] = entry if entry and entry.objtype != "module" else full
+    return things
 
 
 def link_code(app, pagename, templatename, context, doctree):

@@ -25,7 +25,13 @@ SIDE = 3  # images of 3 × 3 pixels
 
 @cache
 def mirror_actions() -> tuple[Representation, Representation]:
-    """The mirror on images of 3 × 3 pixels, and on eight units: two symmetric, two pairs, two negated."""
+    """The mirror on images of 3 × 3 pixels, and on eight units: two symmetric, two pairs, two negated.
+
+    >>> from samefn.equivariance.approximate import mirror_actions
+    >>> on_pixels, on_units = mirror_actions()
+    >>> on_pixels.dimension, on_units.dimension
+    (9, 8)
+    """
     group = cyclic(2)
     negated = representation(group, {group.generators[0]: -torch.eye(2, dtype=torch.float64)})
     return on_images(group, SIDE), trivial(group, 2) + 2 * permutation_representation(group) + negated
@@ -34,6 +40,13 @@ def mirror_actions() -> tuple[Representation, Representation]:
 def planted_autoencoder(*, generator: torch.Generator) -> tuple[DeepMLP, Float[Tensor, "8 8"]]:
     """A reduced tanh autoencoder with equivariant layers, its units in random order and with random signs;
     Q = ρ_1(g).
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import end_to_end, mirror_actions, planted_autoencoder
+    >>> network, Q = planted_autoencoder(generator=Draw(0))
+    >>> mirror = mirror_actions()[0].matrices[1]
+    >>> end_to_end(network, mirror, Draw(1).normal(50, 9)) < 1e-13
+    True
     """
     images, hidden = mirror_actions()
     sizes = [(hidden.dimension, images.dimension), (images.dimension, hidden.dimension)]
@@ -46,7 +59,16 @@ def planted_autoencoder(*, generator: torch.Generator) -> tuple[DeepMLP, Float[T
 
 
 def nudged(network: DeepMLP, size: Finite, *, generator: torch.Generator) -> DeepMLP:
-    """The network with normal noise of standard deviation ``size`` on all weights and biases."""
+    """The network with normal noise of standard deviation ``size`` on all weights and biases.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import nudged
+    >>> from samefn.equivariance.planted import random_deep
+    >>> from samefn.functions import gap
+    >>> network = random_deep("tanh", generator=Draw(0))
+    >>> 0 < gap(network, nudged(network, 1e-6, generator=Draw(1)), Draw(2).normal(50, 3)) < 1e-3
+    True
+    """
     layers = network.layers
     both = layers.weights + layers.biases
     noisy = [p + size * torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in both]
@@ -57,6 +79,14 @@ def nudged(network: DeepMLP, size: Finite, *, generator: torch.Generator) -> Dee
 def tilted(network: DeepMLP, scale: Finite, *, generator: torch.Generator) -> DeepMLP:
     """The network with noise of size 0.1 on the rows of layer 1 alone, and layer 2 multiplied by
     ``scale``.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import tilted
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", (3, 5, 2), generator=Draw(0))
+    >>> other = tilted(network, 0.5, generator=Draw(1))
+    >>> torch.equal(other.weights[1], network.weights[1] / 2)
+    True
     """
     layers = _two_layers(network)
     first, second = layers.weights
@@ -66,7 +96,16 @@ def tilted(network: DeepMLP, scale: Finite, *, generator: torch.Generator) -> De
 
 
 def with_faint_unit(network: DeepMLP, outgoing: Finite, *, generator: torch.Generator) -> DeepMLP:
-    """One more unit with a random row, whose outgoing weights have norm ``outgoing``."""
+    """One more unit with a random row, whose outgoing weights have norm ``outgoing``.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import with_faint_unit
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", (3, 5, 2), generator=Draw(0))
+    >>> faint = with_faint_unit(network, 1e-3, generator=Draw(1))
+    >>> faint.widths, f"{float(faint.weights[1][:, 5].norm()):.1e}"
+    ((6,), '1.0e-03')
+    """
     layers = _two_layers(network)
     second = layers.weights[1]
     row = torch.randn(1, layers.weights[0].shape[1] + 1, generator=generator, dtype=torch.float64)
@@ -85,14 +124,31 @@ def _two_layers(network: DeepMLP) -> Layers:
 
 @torch.no_grad()
 def end_to_end(network: DeepMLP, g: Float[Tensor, "n n"], x: Float[Tensor, "batch n"]) -> float:
-    """Root mean square over x of ‖f(gx) − g f(x)‖, relative to that of ‖f(x)‖."""
+    """Root mean square over x of ‖f(gx) − g f(x)‖, relative to that of ‖f(x)‖.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import end_to_end, mirror_actions, nudged
+    >>> from samefn.equivariance.approximate import planted_autoencoder
+    >>> network, _ = planted_autoencoder(generator=Draw(0))
+    >>> mirror, x = mirror_actions()[0].matrices[1], Draw(1).normal(50, 9)
+    >>> near = nudged(network, 1e-3, generator=Draw(2))
+    >>> end_to_end(network, mirror, x) < 1e-13 < end_to_end(near, mirror, x)
+    True
+    """
     y = network(x)
     return float((network(x @ g.T) - y @ g.T).norm() / y.norm())
 
 
 @torch.no_grad()
 def first_layer(network: DeepMLP, g: Float[Tensor, "n n"], x: Float[Tensor, "batch n"]) -> float:
-    """The same for layer 1, with the matrix A_1 that fits best."""
+    """The same for layer 1, with the matrix A_1 that fits best.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import first_layer, mirror_actions, planted_autoencoder
+    >>> network, _ = planted_autoencoder(generator=Draw(0))
+    >>> first_layer(network, mirror_actions()[0].matrices[1], Draw(1).normal(50, 9)) < 1e-13
+    True
+    """
     h, moved = network.layer(1, x), network.layer(1, x @ g.T)
     return float((moved - h @ least_squares_action(h, moved).T).norm() / h.norm())
 
@@ -105,6 +161,15 @@ def telescope(
     tanh layers.
 
     ``fitted`` are A_0, …, A_L; δ_i is the error of layer i on the value of the layers below.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import mirror_actions, nudged
+    >>> from samefn.equivariance.approximate import planted_autoencoder, telescope
+    >>> network, Q = planted_autoencoder(generator=Draw(0))
+    >>> mirror, near = mirror_actions()[0].matrices[1], nudged(network, 0.01, generator=Draw(1))
+    >>> miss, bound = telescope(near, [mirror, Q, mirror], Draw(2).normal(50, 9))
+    >>> bool((miss <= bound).all())
+    True
     """
     sizes = [network.dim_in, *network.widths, network.dim_out]
     if [f.shape[1] for f in fitted] != sizes or [f.shape[0] for f in fitted] != sizes:
@@ -125,6 +190,12 @@ def telescope(
 def smallest_singular_value(network: DeepMLP, x: Float[Tensor, "batch n"]) -> float:
     """Of the derivative of the parameters ↦ the outputs on x, root mean square over x: 0 if a direction is
     invisible.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import planted_autoencoder, smallest_singular_value
+    >>> network, _ = planted_autoencoder(generator=Draw(0))
+    >>> smallest_singular_value(network, Draw(1).normal(100, 9)) > 1e-6  # no direction is invisible
+    True
     """
     names = [name for name, _ in network.named_parameters()]
     values = tuple(p.detach() for p in network.parameters())
@@ -139,7 +210,14 @@ def smallest_singular_value(network: DeepMLP, x: Float[Tensor, "batch n"]) -> fl
 
 @torch.no_grad()
 def weight_misfit(network: DeepMLP, g: Float[Tensor, "n n"]) -> float:
-    """The distance ‖θ^g − kθ‖ of all weights and biases, for the nearest symmetry k that ``align`` finds."""
+    """The distance ‖θ^g − kθ‖ of all weights and biases, for the nearest symmetry k that ``align`` finds.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.approximate import mirror_actions, planted_autoencoder, weight_misfit
+    >>> network, _ = planted_autoencoder(generator=Draw(0))
+    >>> weight_misfit(network, mirror_actions()[0].matrices[1]) < 1e-13
+    True
+    """
     moved = transport(network, g, g)
     symmetry = nearest_symmetry(network, moved)
     pairs = zip(symmetry.apply(network).parameters(), moved.parameters(), strict=True)
@@ -147,7 +225,12 @@ def weight_misfit(network: DeepMLP, g: Float[Tensor, "n n"]) -> float:
 
 
 def slope(a: tuple[Positive, Positive], b: tuple[Positive, Positive]) -> float:
-    """Of the line through two points (error end to end, error of layer 1) on logarithmic axes."""
+    """Of the line through two points (error end to end, error of layer 1) on logarithmic axes.
+
+    >>> from samefn.equivariance.approximate import slope
+    >>> f"{slope((1e-2, 1e-3), (1e-4, 1e-5)):.2f}"
+    '1.00'
+    """
     if a[0] == b[0]:
         raise ValueError(f"b must not lie above or below a, got {a} and {b}")
     return math.log(b[1] / a[1]) / math.log(b[0] / a[0])

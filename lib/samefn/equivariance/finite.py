@@ -45,7 +45,12 @@ __all__ = [
 
 
 def all_maps(n: Natural, m: Natural) -> list[FiniteMap]:
-    """The mⁿ maps from n points to m points."""
+    """The mⁿ maps from n points to m points.
+
+    >>> from samefn.equivariance.finite import all_maps
+    >>> all_maps(2, 2)
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
     return list(itertools.product(range(m), repeat=n))
 
 
@@ -53,6 +58,10 @@ def all_maps(n: Natural, m: Natural) -> list[FiniteMap]:
 def subgroups(n: int) -> tuple[Group, ...]:
     """Every subgroup of Sym(n), smallest first, for n ≤ 4, where each has two generators.  Raises
     ValueError otherwise.
+
+    >>> from samefn.equivariance.finite import subgroups
+    >>> [len(group) for group in subgroups(3)]
+    [1, 2, 2, 2, 3, 6]
     """
     if not 1 <= n <= 4:
         raise ValueError(f"n must be between 1 and 4, got {n}")
@@ -65,6 +74,11 @@ def is_action(group: Group, permutations: Sequence[FiniteMap]) -> bool:
     """Whether one permutation for each element of the group makes a homomorphism.
 
     Raises ValueError unless these are permutations of the same points, as many as the group has elements.
+
+    >>> from samefn.equivariance.finite import is_action
+    >>> from samefn.equivariance.groups import cyclic
+    >>> is_action(cyclic(2), [(0, 1, 2), (1, 0, 2)]), is_action(cyclic(2), [(0, 1, 2), (1, 2, 0)])
+    (True, False)
     """
     _require_permutations("permutations", permutations, len(permutations[0]) if permutations else 0)
     if len(permutations) != len(group):
@@ -100,7 +114,13 @@ def _is_homomorphism(group: Group, permutations: Sequence[FiniteMap]) -> bool:
 
 @cache
 def actions(group: Group, within: Group) -> tuple[FiniteAction, ...]:
-    """Every homomorphism from one group to another, as an action on the points of the latter."""
+    """Every homomorphism from one group to another, as an action on the points of the latter.
+
+    >>> from samefn.equivariance.finite import actions
+    >>> from samefn.equivariance.groups import cyclic, symmetric
+    >>> len(actions(cyclic(2), symmetric(3)))  # trivial, and three swaps
+    4
+    """
     images = itertools.product(within.elements, repeat=len(group.generators))
     candidates = (_multiplied_out(group, some, within.elements[0]) for some in images)
     # in order, each once, though a generator may be the identity
@@ -128,6 +148,14 @@ class DeepModel:
     Raises ValueError, naming the layer, if a parameter is no map between its sets or a K_i permutes
     another set.
     Source: [B], Definition 1.
+
+    >>> from samefn.equivariance.finite import DeepModel, all_maps
+    >>> from samefn.equivariance.groups import symmetric
+    >>> maps = tuple(all_maps(2, 2))
+    >>> model = DeepModel((2, 2, 2), (maps, maps), (symmetric(2),))
+    >>> theta = ((0, 1), (1, 0))
+    >>> model.identifiable(theta), len(list(model))
+    (True, 16)
     """
 
     sizes: tuple[int, ...]
@@ -225,7 +253,12 @@ class DeepModel:
 
 
 def function(theta: Parameter) -> FiniteMap:
-    """f(·; θ) = f_L ∘ … ∘ f_1."""
+    """f(·; θ) = f_L ∘ … ∘ f_1.
+
+    >>> from samefn.equivariance.finite import function
+    >>> function(((1, 0), (2, 0)))  # first swap, then 0 ↦ 2, 1 ↦ 0
+    (0, 2)
+    """
     result = theta[0]
     for f in theta[1:]:
         result = compose(f, result)
@@ -236,6 +269,12 @@ def act(k: Sequence[FiniteMap], theta: Parameter) -> Parameter:
     """k·θ, whose layers are k_i f_i(k_{i−1}⁻¹ · ; θ_i) with k_0 and k_L the identity.
 
     Raises ValueError unless k has one permutation for each hidden layer of θ.
+
+    >>> from samefn.equivariance.finite import act, function
+    >>> theta = ((0, 1), (2, 0))
+    >>> other = act([(1, 0)], theta)
+    >>> other, function(other) == function(theta)
+    (((1, 0), (0, 2)), True)
     """
     if len(k) != len(theta) - 1 or any(len(k_i) != len(f) for k_i, f in zip(k, theta[1:], strict=True)):
         raise ValueError(f"k must hold a permutation of the points of each hidden layer, got {k}")
@@ -244,13 +283,24 @@ def act(k: Sequence[FiniteMap], theta: Parameter) -> Parameter:
 
 
 def transport(theta: Parameter, a: FiniteMap, b: FiniteMap) -> Parameter:
-    """θ^g, the layers f_1(a⁻¹ ·), f_2, …, b f_L, where g acts on the input by a and on the output by b."""
+    """θ^g, the layers f_1(a⁻¹ ·), f_2, …, b f_L, where g acts on the input by a and on the output by b.
+
+    >>> from samefn.equivariance.finite import transport
+    >>> transport(((0, 1), (0, 1)), a=(1, 0), b=(1, 0))
+    ((1, 0), (1, 0))
+    """
     moved = (compose(theta[0], inverse(a)), *theta[1:])
     return (*moved[:-1], compose(b, moved[-1]))
 
 
 def equivariant(f: FiniteMap, before: FiniteAction, after: FiniteAction) -> bool:
-    """Whether f(gx) = g f(x) for all g and x."""
+    """Whether f(gx) = g f(x) for all g and x.
+
+    >>> from samefn.equivariance.finite import equivariant
+    >>> swap = ((0, 1), (1, 0))
+    >>> equivariant((1, 0), swap, swap), equivariant((0, 0), swap, swap)
+    (True, False)
+    """
     return all(compose(f, a) == compose(b, f) for a, b in zip(before, after, strict=True))
 
 
@@ -263,6 +313,12 @@ def all_latent_actions(
 ) -> list[list[FiniteAction]]:
     """Every ρ_1, …, ρ_{L−1}, ρ_i a homomorphism to ``within[i − 1]``, that makes all layers equivariant:
     brute force.  Raises ValueError where the sizes do not fit.
+
+    >>> from samefn.equivariance.finite import all_latent_actions
+    >>> from samefn.equivariance.groups import cyclic, symmetric
+    >>> swap, theta = ((0, 1), (1, 0)), ((1, 0), (0, 1))
+    >>> all_latent_actions(cyclic(2), theta, swap, swap, [symmetric(2)])
+    [[((0, 1), (1, 0))]]
     """
     _require_actions(theta, rho_in, rho_out)
     if [len(hidden.elements[0]) for hidden in within] != [len(f) for f in theta[1:]]:
@@ -282,6 +338,11 @@ class Submodel:
     ``include`` and ``project`` run over i = 0, …, L.  Raises ValueError unless α*_i α_i = id, both are the
     identity at i = 0 and L, and α*_i f_i(y; β_i(θ̃_i)) = f̃_i(α*_{i−1} y; θ̃_i) for all y and θ̃_i.
     Source: [B], Definition 3, in the formulation of this book.
+
+    >>> from samefn.equivariance.finite_examples import lopsided_submodel
+    >>> submodel, rho_in, rho_out = lopsided_submodel()
+    >>> submodel.small.sizes, submodel.large.sizes
+    ((2, 2, 2), (2, 3, 2))
     """
 
     large: DeepModel
@@ -344,6 +405,12 @@ def random_parameter(
     """θ, and two elements of Sym(n_1) × Sym(n_2), on four random sets of 2 to 6 points.
 
     With ``onto`` all sets are equal and all layers permutations.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.finite import act, function, random_parameter
+    >>> theta, k, _ = random_parameter(generator=Draw(0))
+    >>> function(act(k, theta)) == function(theta)
+    True
     """
     sizes = torch.randint(2, 7, (4,), generator=generator).tolist()
     if onto:
@@ -360,6 +427,12 @@ def random_squares(
 ) -> tuple[Parameter, Parameter, tuple[FiniteMap, ...]]:
     """θ̃, θ and α*_0, …, α*_3 with commuting squares, L = 3; with ``everywhere`` False only on values that
     occur.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.finite import function, random_squares
+    >>> small, large, stars = random_squares(everywhere=False, generator=Draw(0))
+    >>> function(small) == function(large)
+    True
     """
     small = torch.randint(2, 5, (4,), generator=generator).tolist()
     large = torch.randint(4, 8, (4,), generator=generator).tolist()

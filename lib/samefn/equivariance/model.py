@@ -30,6 +30,17 @@ def layer_gap(
 
     ``layers`` are f_i(·; θ_i), ``moved`` f_i(·; θ'_i), ``k`` the maps k_0, …, k_L, ``points[i − 1]`` lie in
     V_{i−1}; the norm is the largest entry.  Raises ValueError unless these are equally many (one more k).
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.model import layer_gap, mlp_layers, mlp_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> from samefn.equivariance.submodels import anywhere
+    >>> network = random_deep("tanh", generator=Draw(0))
+    >>> k = random_symmetry(network, generator=Draw(1))
+    >>> layers, moved = mlp_layers(network), mlp_layers(k.apply(network))
+    >>> layer_gap(layers, moved, mlp_symmetry(k), anywhere(network, 20, generator=Draw(2))) < 1e-13
+    True
     """
     for name, given, more in (("moved", moved, 0), ("k", k, 1), ("points", points, 0)):
         if len(given) != len(layers) + more:
@@ -39,26 +50,65 @@ def layer_gap(
 
 
 def end_to_end_gap(layers: Sequence[LayerMap], moved: Sequence[LayerMap], x: Tensor) -> float:
-    """The largest difference of the two compositions on x, relative to the largest value."""
+    """The largest difference of the two compositions on x, relative to the largest value.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.model import end_to_end_gap, mlp_layers
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", generator=Draw(0))
+    >>> moved = random_symmetry(network, generator=Draw(1)).apply(network)
+    >>> end_to_end_gap(mlp_layers(network), mlp_layers(moved), Draw(2).normal(20, 3)) < 1e-13
+    True
+    """
     return gap(sequential(layers), sequential(moved), x)
 
 
 def sequential(layers: Sequence[LayerMap]) -> LayerMap:
-    """The composition, the first layer applied first."""
+    """The composition, the first layer applied first.
+
+    >>> from samefn.equivariance.model import sequential
+    >>> sequential([lambda y: y + 1, lambda y: 2 * y])(torch.tensor(3.0)).item()
+    8.0
+    """
     return lambda x: reduce(lambda y, f: f(y), layers, x)
 
 
 def identity(y: Tensor) -> Tensor:
+    """y itself: k_0 and k_L.
+
+    >>> from samefn.equivariance.model import identity
+    >>> identity(torch.tensor(2.0)).item()
+    2.0
+    """
     return y
 
 
 def mlp_layers(network: DeepMLP) -> list[LayerMap]:
-    """The layers f_i(·; θ_i) as functions."""
+    """The layers f_i(·; θ_i) as functions.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.model import mlp_layers, sequential
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network, x = random_deep("tanh", generator=Draw(0)), Draw(1).normal(10, 3)
+    >>> torch.equal(sequential(mlp_layers(network))(x), network(x))
+    True
+    """
     return [lambda y, i=i: network.layer(i, y) for i in range(1, len(network.weights) + 1)]
 
 
 def mlp_symmetry(symmetry: Symmetry) -> list[LayerMap]:
-    """k_0, …, k_L as functions, the identity at the ends."""
+    """k_0, …, k_L as functions, the identity at the ends.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.alignment import random_symmetry
+    >>> from samefn.equivariance.model import mlp_symmetry
+    >>> from samefn.equivariance.planted import random_deep
+    >>> network = random_deep("tanh", (3, 5, 4, 2), generator=Draw(0))
+    >>> k = mlp_symmetry(random_symmetry(network, generator=Draw(1)))
+    >>> len(k), k[1](torch.ones(5)).abs().tolist()
+    (4, [1.0, 1.0, 1.0, 1.0, 1.0])
+    """
     moves = zip(symmetry.matrices(), symmetry.shifts, strict=True)
     return [identity, *(lambda y, m=m, shift=shift: y @ m.T + shift for m, shift in moves), identity]
 
@@ -67,6 +117,13 @@ def attention_layers(attention: MultiHeadAttention) -> list[LayerMap]:
     """Attention as a deep model with L = 2: tokens ↦ (queries, keys, values) of each head ↦ output.
 
     V_1 holds tensors of shape (..., H, tokens, 2 d_k + d_v); θ_1 = (W_Q, W_K, W_V), θ_2 = W_O.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_attention
+    >>> from samefn.equivariance.model import attention_layers, sequential
+    >>> layer, x = random_attention(2, 4, 3, 2, generator=Draw(0)), Draw(1).normal(5, 4)
+    >>> torch.allclose(sequential(attention_layers(layer))(x), layer(x))
+    True
     """
     d_k = attention.query.shape[1]
     incoming = torch.cat([attention.query, attention.key, attention.value], 1)
@@ -87,6 +144,15 @@ def attention_symmetry(
 ) -> tuple[MultiHeadAttention, list[LayerMap]]:
     """A random k in (GL(d_k) × GL(d_v))^H ⋊ S_H: the layer with parameters k·θ, and k_0, k_1, k_2 as
     functions.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.attention import random_attention
+    >>> from samefn.equivariance.model import attention_symmetry
+    >>> from samefn.functions import gap
+    >>> layer = random_attention(2, 4, 3, 2, generator=Draw(0))
+    >>> moved, k = attention_symmetry(layer, generator=Draw(1))
+    >>> gap(layer, moved, Draw(2).normal(10, 5, 4)) < 1e-12
+    True
     """
     query, key, value, output = (
         w.detach() for w in (attention.query, attention.key, attention.value, attention.output)
@@ -103,6 +169,15 @@ def attention_symmetry(
 def carelessly_moved(network: DeepMLP, k: Float[Tensor, "n n"]) -> DeepMLP:
     """Layer 1 with weights k W_1, k b_1, and layer 2 with W_2 k⁻¹, as if the matrix k passed through the
     activation.  Raises ValueError without a layer 2, or if k does not fit.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.equivariance.model import carelessly_moved
+    >>> from samefn.equivariance.planted import random_deep
+    >>> from samefn.functions import gap
+    >>> network = random_deep("tanh", (3, 2, 2), generator=Draw(0))
+    >>> moved = carelessly_moved(network, 2 * torch.eye(2))  # tanh lets no factor 2 through
+    >>> gap(network, moved, Draw(1).normal(100, 3)) > 0.1
+    True
     """
     layers = network.layers
     if layers.widths[:1] != k.shape[:1]:

@@ -31,6 +31,10 @@ class Kind:
     At every z the activation is at most |z|^k, or |z|^(k-1) for a gate, k the ``degree``.  For k > 1, and
     for 0 ≤ k < 1 without gates, a block is then at most κ‖x‖^k, see :func:`growth_constant`: flat or
     slow, with k = 0 where bounded.  A gate of degree k - 1 < 0 is unbounded near 0, and so is its block.
+
+    >>> from samefn.skip.depth import KINDS
+    >>> KINDS["silu"].degree, KINDS["silu"].gated  # a SwiGLU block is quadratic near 0
+    (2, True)
     """
 
     activation: Activation
@@ -78,6 +82,11 @@ def random_block(kind: str, d: Count, m: Count, *, generator: torch.Generator) -
 
     Independent normal weights of variance 1/d (up and gate) and 1/m (down).  Raises ValueError for
     another ``kind``, or unless d, m ≥ 1.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import random_block
+    >>> random_block("silu", d=4, m=8, generator=Draw(0))
+    GatedMLP(4 → 8 → 4, silu)
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
@@ -94,6 +103,13 @@ def growth_constant(block: MLP | GatedMLP) -> tuple[float, float]:
 
     Adds up ‖a_i‖ ‖u_i‖^k, or ‖a_i‖ ‖w_i‖^(k-1) ‖u_i‖ for a gated block.  Raises ValueError unless the
     block is of one of the ``KINDS``, without biases.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import growth_constant, random_block
+    >>> block, x = random_block("silu", 4, 8, generator=Draw(0)), Draw(1).normal(100, 4)
+    >>> kappa, k = growth_constant(block)
+    >>> k, bool((block(x).norm(dim=1) <= kappa * x.norm(dim=1) ** k).all())
+    (2, True)
     """
     k = _degree(block)
     down, up = block.down.norm(dim=0), block.up.norm(dim=1)
@@ -120,6 +136,13 @@ def linear_part(block: nn.Module) -> Float[Tensor, "d d"]:
     """M for x ↦ Mx + B(x): the skip of a Residual, the zero matrix for a block without a skip.
 
     Raises TypeError unless ``block`` is a Residual, an MLP or a GatedMLP.
+
+    >>> from samefn import Residual
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import linear_part, random_block
+    >>> block = random_block("silu", 2, 3, generator=Draw(0))
+    >>> linear_part(block).tolist(), linear_part(Residual(block)).tolist()
+    ([[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]])
     """
     if isinstance(block, Residual):
         return block.skip_matrix().detach()
@@ -128,7 +151,15 @@ def linear_part(block: nn.Module) -> Float[Tensor, "d d"]:
 
 
 def inner_block(block: nn.Module) -> MLP | GatedMLP:
-    """B for x ↦ Mx + B(x).  Raises as :func:`linear_part` does."""
+    """B for x ↦ Mx + B(x).  Raises as :func:`linear_part` does.
+
+    >>> from samefn import Residual
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import inner_block, random_block
+    >>> block = random_block("silu", 2, 3, generator=Draw(0))
+    >>> inner_block(Residual(block)) is block
+    True
+    """
     inner = block.block if isinstance(block, Residual) else block
     if not isinstance(inner, (MLP, GatedMLP)):
         raise TypeError(f"block must be a Residual, an MLP or a GatedMLP, got {type(block).__name__}")
@@ -139,6 +170,14 @@ def products_of_skips(stack: Stack) -> list[Float[Tensor, "d d"]]:
     """I, M_1, M_2 M_1, …, with zero matrices for the residual-free blocks: L + 1 matrices for L blocks.
 
     Raises as :func:`linear_part` does.
+
+    >>> from samefn import Residual, Stack
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import products_of_skips, random_block
+    >>> block = random_block("silu", 2, 3, generator=Draw(0))
+    >>> stack = Stack([Residual(block, 2 * torch.eye(2)), Residual(block, 3 * torch.eye(2)), block])
+    >>> [float(product[0, 0]) for product in products_of_skips(stack)]
+    [1.0, 2.0, 6.0, 0.0]
     """
     products = [torch.eye(stack.dim_in, dtype=torch.float64)]
     for block in stack.blocks:
@@ -151,6 +190,15 @@ def remainders_at_infinity(stack: Stack) -> tuple[list[float], float]:
 
     The recursion of the chapter's Step 5.  Raises ValueError unless every block is of a slow kind, with
     or without a skip.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import products_of_skips, random_stacks, remainders_at_infinity
+    >>> stack, *_ = random_stacks(["tanh", "tanh"], 2, generator=Draw(0))
+    >>> bounds, k = remainders_at_infinity(stack)
+    >>> far = 1000 * Draw(1).normal(100, 2)
+    >>> rest = (stack(far) - far @ products_of_skips(stack)[-1].T).norm(dim=1)
+    >>> k, bool((rest <= bounds[-1] * (1 + far.norm(dim=1) ** k)).all())
+    (0, True)
     """
     growth = [growth_constant(inner_block(block)) for block in stack.blocks]
     k = max(degree for _, degree in growth)
@@ -167,6 +215,15 @@ def remainders_at_zero(stack: Stack) -> tuple[list[float], float, float]:
     """(ρ_1, …, ρ_L), k and r with ‖F_l(x) - Λ_l x‖ ≤ ρ_l‖x‖^k for ‖x‖ ≤ r.
 
     Raises ValueError unless every block is of a flat kind, with or without a skip.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import products_of_skips, random_stacks, remainders_at_zero
+    >>> stack, *_ = random_stacks(["silu", "silu"], 2, generator=Draw(0))
+    >>> bounds, k, r = remainders_at_zero(stack)
+    >>> near = torch.nn.functional.normalize(Draw(1).normal(100, 2)) * r
+    >>> rest = (stack(near) - near @ products_of_skips(stack)[-1].T).norm(dim=1)
+    >>> k, bool((rest <= bounds[-1] * near.norm(dim=1) ** k).all())
+    (2, True)
     """
     growth = [growth_constant(inner_block(block)) for block in stack.blocks]
     k = min(degree for _, degree in growth)
@@ -181,7 +238,12 @@ def remainders_at_zero(stack: Stack) -> tuple[list[float], float, float]:
 
 
 def spectral_norm(matrix: Float[Tensor, "n m"]) -> float:
-    """The largest singular value."""
+    """The largest singular value.
+
+    >>> from samefn.skip.depth import spectral_norm
+    >>> spectral_norm(torch.diag(torch.tensor([1.0, -3.0])))
+    3.0
+    """
     return float(torch.linalg.matrix_norm(matrix, 2))
 
 
@@ -196,6 +258,12 @@ def random_stacks(
     The fourth is the position of the block that has no skip in the second.  Widths are drawn from 3 to 6;
     the skips are I + a random matrix of norm 1/2, hence invertible; blocks without a skip are drawn anew.
     Raises as :func:`random_block` does, and ValueError for no kinds.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import random_stacks
+    >>> with_skips, without_one, without_any, place = random_stacks(["silu"] * 3, 2, generator=Draw(0))
+    >>> len(without_one.blocks), type(without_one.blocks[place]).__name__
+    (3, 'GatedMLP')
     """
     if len(kinds) == 0:
         raise ValueError("kinds must name at least one block, got none")
@@ -217,6 +285,15 @@ def absorbing_stack(kinds: Sequence[str], d: Count, *, generator: torch.Generato
 
     ``kinds`` names the blocks; "relu block" is a ReLU MLP planted so that the a_i u_iᵀ of d of its units
     add up to -I, all others are residual blocks as in :func:`random_block` and stay.  Raises as that does.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.functions import gap
+    >>> from samefn.skip.depth import absorbing_stack
+    >>> stack, other = absorbing_stack(["silu", "relu block"], 2, generator=Draw(0))
+    >>> gap(stack, other, Draw(1).normal(100, 2)) < 1e-13
+    True
+    >>> [type(block).__name__ for block in other.blocks]
+    ['Residual', 'MLP']
     """
     residual: list[nn.Module] = []
     shorter: list[nn.Module] = []
@@ -235,6 +312,13 @@ def without_flat_blocks(stack: Stack) -> Stack:
     """The stack with Mx in place of Mx + B(x) for every block B but plain ReLU blocks.
 
     Raises as :func:`linear_part` does.
+
+    >>> from samefn.draw import Draw
+    >>> from samefn.skip.depth import random_stacks, without_flat_blocks
+    >>> stack, *_ = random_stacks(["silu"] * 2, 2, generator=Draw(0))
+    >>> x, linear = Draw(1).normal(2, 2), without_flat_blocks(stack)
+    >>> torch.allclose(linear(x[:1] + x[1:]), linear(x).sum(0))
+    True
     """
     layers: list[nn.Module] = []
     for block in stack.blocks:
@@ -252,6 +336,10 @@ def stack_of_inverse_roots() -> Stack:
 
     Each block is one gated unit |w·y|^(-1/2) (u·y), of degree 1/2: with a = |x_1|^(-1/2) x_1 in the first
     coordinate, the second runs through |a|^(-1/2) a, …, |a|^(-3) a.
+
+    >>> from samefn.skip.depth import stack_of_inverse_roots
+    >>> stack_of_inverse_roots()(torch.tensor([[4.0, 7.0]])).round(decimals=9).tolist()
+    [[4.0, 0.0]]
     """
     e = torch.eye(2, dtype=torch.float64)
 
