@@ -64,7 +64,7 @@ def rows():
             cells = re.split(r"(?<!\\)\|", line)
             for symbol in formulas(cells[1]):
                 stem = re.split(r"=|\\in\b|\\mapsto", symbol)[0].strip()
-                yield pytest.param(stem, re.search(r"\{doc\}`(.*?)`", cells[3])[1], id=stem)
+                yield pytest.param(stem, re.search(r"\{chapter\}`(.*?)`", cells[3])[1], id=stem)
 
 
 CHAPTERS = chapters()
