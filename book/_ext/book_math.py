@@ -60,6 +60,8 @@ def _content(argument):
 
 def use_macros(app, config):
     katex.NODEJS_BINARY = program("node") or "node"
+    # A file of a socket is there a moment before the process listens; at a port it waits until it does.
+    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
     bodies = {f"\\{k}": v[0] if isinstance(v, list) else v for k, v in config.book_macros.items()}
     katex.KATEX_DEFAULT_OPTIONS.update(throwOnError=True, strict="error", macros=bodies)
 
