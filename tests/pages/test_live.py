@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from book_browser import program
+from samefn.networks import MLP
 from samefn.pages import live
 from samefn.skip.absorption import flip
 from samefn.skip.planted import running_example
@@ -46,8 +47,10 @@ def test_two_units_on_the_line_are_the_block_with_its_skip():
         f"data.points.map((x) => [x + it.block(data.slopes, data.weights, x), it.two({sides}, x)])",
         data,
     )
+    up, down = (torch.tensor(numbers, dtype=torch.float64) for numbers in (slopes, weights))
+    block = MLP(up[:, None], down[None])
     for x, (skip, two) in zip(points, pairs):
-        expected = x + sum(a * max(u * x, 0) for a, u in zip(weights, slopes))
+        expected = float(x + block(torch.tensor([x], dtype=torch.float64)))
         assert skip == pytest.approx(expected, abs=1e-12) and two == pytest.approx(expected, abs=1e-12)
 
 
@@ -81,7 +84,7 @@ def test_first_states_stand_without_a_script():
         live.line([1.0, -1.0], [0.5, 1.0], scripts="../_static").data,
     ):
         assert "<svg" in html and "disabled" in html and "<output" in html and "../_static/live/" in html
-    assert "differ by up to 2.83" in live.turn(running_example(), scripts="s").data
+    assert "Largest difference on the grid: 2.83" in live.turn(running_example(), scripts="s").data
 
 
 def test_scripts_are_small():

@@ -53,7 +53,9 @@ if (typeof document !== "undefined") for (const figure of document.querySelector
     const gap = LiveTurn.difference(data, turned);
     const units = turned.flatMap((is, i) => (is ? [i + 1] : []));
     const which = units.length ? `Turned: unit${units.length > 1 ? "s" : ""} ${units.join(", ")}. ` : "No unit is turned. ";
-    output.textContent = which + (gap < 1e-9 ? "The two functions are equal." : `They differ by up to ${gap.toFixed(2)}.`);
+    // The difference is linear, (I + P_S)x: 0 on the grid, which spans the plane, it is 0 everywhere.
+    output.textContent = `${which}Largest difference on the grid: ` +
+      (gap < 1e-9 ? "0. The two functions are equal." : `${gap.toFixed(2)}.`);
     figure.classList.toggle("solved", gap < 1e-9);
     history.replaceState(null, "", units.length ? `#turned=${units.join("-")}` : location.pathname + location.search);
   };

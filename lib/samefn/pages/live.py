@@ -29,7 +29,8 @@ def turn(residual: Residual, *, scripts: str, size: Count = 41, reach: Positive 
 
     ``residual`` is a ReLU block with d = 2 without biases; ``scripts`` the path of the folder ``_static`` as
     seen from the page.  The number below the picture is the largest length of x + B(x) − B'(x) on a grid of
-    ``size`` × ``size`` points of the square up to ``reach``.  Raises ValueError for another block.
+    ``size`` × ``size`` points of the square from −``reach`` to ``reach``.
+    Raises ValueError for another block.
     """
     block = residual.block
     if tuple(block.up.shape[1:]) != (2,) or getattr(block, "up_bias", None) is not None:
@@ -40,8 +41,8 @@ def turn(residual: Residual, *, scripts: str, size: Count = 41, reach: Positive 
     kept, free = residual(grid).detach(), block(grid).detach()
     bound = float(kept[..., 0].abs().max())
     panels = [
-        _panel("x + B(x): with its skip", "kept", kept[..., 0], up, bound, 0, clickable=False),
-        _panel("B′(x): without", "free", free[..., 0], up, bound, 300, clickable=True),
+        _panel("x + B(x): with its skip", "kept", kept[..., 0], up, bound, clickable=False),
+        _panel("B′(x): without", "free", free[..., 0], up, bound, clickable=True),
     ]
     data = {"up": up.tolist(), "down": down.tolist(), "size": size, "reach": reach}
     data |= {"range": bound, "colours": WHITE_TO_BLUE}
@@ -53,17 +54,14 @@ def turn(residual: Residual, *, scripts: str, size: Count = 41, reach: Positive 
     return _live(
         "turn",
         data,
-        '<svg viewBox="0 0 560 296" role="group" aria-label="Two maps of a function of the plane, '
-        f'each with four arrows for its units">{"".join(panels)}</svg>'
-        f'<div class="live-controls">{buttons}</div>'
-        f'<p><output aria-live="polite">No unit is turned. They differ by up to {gap:.2f}.</output></p>',
+        f'<div class="live-panels">{"".join(panels)}</div><div class="live-controls">{buttons}</div>'
+        '<p><output aria-live="polite">No unit is turned. '
+        f"Largest difference on the grid: {gap:.2f}.</output></p>",
         scripts,
     )
 
 
-def _panel(
-    title: str, name: str, values: Tensor, up: Tensor, bound: float, left: int, *, clickable: bool
-) -> str:
+def _panel(title: str, name: str, values: Tensor, up: Tensor, bound: float, *, clickable: bool) -> str:
     arrows = []
     for i, u in enumerate(up):
         n = u / u.norm()
@@ -83,10 +81,11 @@ def _panel(
         f'<image class="{name}" href="{_heat(values, bound)}" x="-130" y="-130" width="260" height="260"/>'
     )
     return (
-        f'<g transform="translate({left + 130} 166)">'
-        f'<text y="-142" text-anchor="middle" class="title">{title}</text>'
+        f'<svg viewBox="-130 -154 260 284" role="img" aria-label="{title}: a map of the first output over '
+        f'the plane, with a line and an arrow for each of {len(up)} units">'
+        f'<text y="-138" text-anchor="middle" class="title">{title}</text>'
         '<svg x="-130" y="-130" width="260" height="260" viewBox="-130 -130 260 260">'
-        f"{picture}{''.join(arrows)}</svg></g>"
+        f"{picture}{''.join(arrows)}</svg></svg>"
     )
 
 
