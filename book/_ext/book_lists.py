@@ -118,6 +118,8 @@ class Collect(SphinxTransform):
         ]
         for node in found:
             index_statement(node)
+        for index in self.document.findall(addnodes.index):
+            index["entries"] = list(shortened(index["entries"]))
         if is_chapter(env.docname):
             index_names(self.document, families(self.app.srcdir))
             index_authors(self.document, env)
@@ -125,6 +127,16 @@ class Collect(SphinxTransform):
 
 def is_chapter(name):
     return name.startswith(("book/skip/", "book/equivariance/", "book/beyond/"))
+
+
+def shortened(entries):
+    """The entries of an index; of those of the library's reference, names of functions and classes."""
+    for kind, text, *rest in entries:
+        name, _, what = text.partition(" (")
+        if not re.search(r"\b(module|method|property|attribute|class in)\b", what) and kind != "pair":
+            yield kind, text, *rest
+        elif what.startswith(("in module", "class in")):
+            yield kind, name if name.endswith("()") else f"{name} (class)", *rest
 
 
 def index_statement(node):
