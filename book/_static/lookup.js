@@ -7,7 +7,8 @@ for (const form of document.querySelectorAll(".lookup")) {
   const show = () => {
     const words = plain(input.value).split(" ").filter(Boolean);
     const hits = rows.filter((row, i) => (row.hidden = !words.every((word) => texts[i].includes(word)), !row.hidden));
-    count.textContent = words.length ? `${hits.length} of ${rows.length} kinds of blocks` : "";
+    count.textContent = !words.length ? "" : hits.length ? `${hits.length} of ${rows.length} kinds of blocks` :
+      "Not in the table. Which activation does it use, and has it a gate? Look that up.";
   };
   form.hidden = false;
   input.addEventListener("input", show);

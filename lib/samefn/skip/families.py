@@ -18,7 +18,7 @@ class Family:
 
     >>> from samefn.skip.families import FAMILIES
     >>> FAMILIES[0].name, FAMILIES[0].models
-    ('SwiGLU', ('LLaMA', 'Mistral', 'DeepSeek', 'PaLM'))
+    ('SwiGLU', ('LLaMA', 'Mistral', 'DeepSeek', 'PaLM', 'Qwen2', 'OLMo'))
     """
 
     name: str
@@ -28,7 +28,7 @@ class Family:
 
 
 FAMILIES = (
-    Family("SwiGLU", "silu", True, ("LLaMA", "Mistral", "DeepSeek", "PaLM")),
+    Family("SwiGLU", "silu", True, ("LLaMA", "Mistral", "DeepSeek", "PaLM", "Qwen2", "OLMo")),
     Family("GeGLU", "gelu", True, ("T5 v1.1", "Gemma")),
     Family("ReGLU", "relu", True),
     Family("bilinear", "identity", True),
@@ -36,8 +36,8 @@ FAMILIES = (
     Family("ReLU²", relu_power(2), False, ("Primer", "Nemotron-4")),
     Family("ReLU", "relu", False, ("the first transformer", "T5", "OPT")),
     Family("leaky ReLU", leaky_relu(0.01)),
-    Family("GELU", "gelu", False, ("BERT", "ViT")),
-    Family("GELU, tanh form", "gelu_tanh", False, ("GPT-2",)),
+    Family("GELU", "gelu", False, ("BERT", "RoBERTa", "MiniLM", "ViT")),
+    Family("GELU, tanh form", "gelu_tanh", False, ("GPT-2", "BLOOM")),
     Family("SiLU", "silu", False, ("EfficientNet",)),
     Family("softplus", "softplus"),
     Family("log-sigmoid", "logsigmoid"),
