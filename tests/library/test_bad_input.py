@@ -897,6 +897,7 @@ ANY_WILL_DO = {
         "claims.Claim.certificate", "claims.Claim.control", "claims.Claim.exact", "claims.Claim.numeric",
         "claims.require", "equivariance.groups.group", "pages.display.table", "pages.display.typeset",
         "pages.glue.glue", "pages.checks.holds", "pages.checks.checked", "pages.checks.scientific",
+        "pages.contents.contents", "pages.contents.Chapter", "pages.contents.Exercise",
         "pages.display.Stop", "pages.figures.FrameSlider",
         "experiments.records.write",
     },

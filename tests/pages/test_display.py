@@ -14,11 +14,14 @@ def test_a_table_escapes_all_but_the_raw_columns():
 
 def test_the_map_links_each_chapter_and_what_it_needs():
     first = Stop("a/one.html", "One", "P_S < 1")
-    second = Stop("b/two.html", "Two", "so", needs=("One",))
+    second = Stop("b/two.html", "Two", "so", ("One",), 25, "X-1.2", "ledger.html#X-1-2")
     html = reading_map({"Part I": [first], "Part II": [second]}).data
     assert html.count('href="a/one.html"') == 2 and html.count('href="b/two.html"') == 1
     assert "P<sub>S</sub> &lt; 1" in html and html.count('type="checkbox"') == 2
     assert '<li value="2">' in html and html.count("needs:") == 1
+    assert (
+        '25 minutes; needs: <a href="a/one.html">One</a>; in the ledger: <a href="ledger.html#X-1-2">' in html
+    )
 
 
 def test_the_map_refuses_a_need_that_is_not_on_it():

@@ -233,6 +233,8 @@ def test_the_map_remembers_what_was_read(visit):
     page.reload()
     assert page.get_by_role("checkbox").nth(2).is_checked()
     assert page.locator(".reading-count").inner_text().startswith("You have read 1 of ")
+    box = page.get_by_role("checkbox").nth(2).locator("xpath=..").bounding_box()
+    assert min(box["width"], box["height"]) >= 44
 
 
 def test_an_architecture_is_looked_up(visit):
@@ -240,6 +242,21 @@ def test_an_architecture_is_looked_up(visit):
     page.get_by_role("searchbox").last.fill("llama")
     shown = [row.inner_text() for row in page.locator(".lookup-table tbody tr:visible").all()]
     assert len(shown) == 1 and "SwiGLU" in shown[0] and "never" in shown[0]
+    page.get_by_role("searchbox").last.fill("a model of next year")
+    assert page.locator(".lookup-table tbody tr:visible").count() == 0
+    assert page.locator(".lookup output").inner_text().startswith("Not in the table.")
+
+
+def test_each_kind_of_block_has_a_place_that_can_be_linked(visit):
+    """Its row has an id, also without scripts, and the place of its proof exists."""
+    page = visit("book/lookup", java_script_enabled=False)
+    rows = page.locator(".lookup-table tbody tr")
+    ids = rows.locator("td:first-child span").evaluate_all("spans => spans.map((span) => span.id)")
+    assert rows.count() == len(ids) == len({*ids}) and "swiglu" in ids and "gelu-tanh-form" in ids
+    for address in {link.get_attribute("href") for link in rows.locator("td:last-child a").all()}:
+        proof, _, place = address.partition("#")
+        found = visit(f"book/{proof.removesuffix('.html')}", java_script_enabled=False)
+        assert not place or found.locator(f"[id='{place}']").count() == 1, address
 
 
 def test_dark_mode_toggles(visit):

@@ -19,9 +19,14 @@ def dependency_graph() -> nx.DiGraph:
     return graph
 
 
-def results() -> dict[str, str]:
-    """What each chapter with a claim says, in one line, by the chapter's page."""
-    return {claim.chapter: claim.title for claim in registry().values()}
+def results() -> dict[str, Claim]:
+    """The claim of each chapter that has one, by the chapter's page."""
+    return {claim.chapter: claim for claim in registry().values()}
+
+
+def place(claim: Claim) -> str:
+    """The id of a claim's details on the page of the ledger: no dots, which would end a CSS selector."""
+    return escape(claim.id.replace(".", "-"))
 
 
 def ledger(seed: int = 0) -> HTML:
@@ -53,6 +58,6 @@ def _details(report: Report) -> str:
     ]
     checks = table(("check", "kind", "what it shows", "measured"), rows, claim.origin, raw=(0,))
     return (
-        f'<details id="{escape(claim.id)}"><summary>{escape(claim.id)}: {typeset(claim.title)}</summary>'
+        f'<details id="{place(claim)}"><summary>{escape(claim.id)}: {typeset(claim.title)}</summary>'
         f"<p>Hypotheses: {typeset('; '.join(claim.hypotheses))}.</p>{checks}</details>"
     )

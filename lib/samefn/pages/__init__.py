@@ -1,1 +1,1 @@
-"""What the book's pages are made of: figures and sliders, tables and linked graphs, values for the text."""
+"""What the book's pages are made of: figures and sliders, tables and the map, values for the text."""

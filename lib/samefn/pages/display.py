@@ -60,12 +60,18 @@ def _number(digits: str, exponent: int) -> str:
 
 @dataclass(frozen=True)
 class Stop:
-    """A chapter on the map: its page relative to the map, what it says, and the titles of what it needs."""
+    """A chapter on the map: its page relative to the map, what it says, and the titles of what it needs.
+
+    ``minutes`` are those it takes, ``claim`` is the id of its entry in the ledger, ``entry`` its address.
+    """
 
     page: str
     title: str
     says: str
     needs: tuple[str, ...] = ()
+    minutes: int = 0
+    claim: str = ""
+    entry: str = "ledger.html"
 
 
 def reading_map(parts: dict[str, Sequence[Stop]]) -> HTML:
@@ -83,11 +89,14 @@ def reading_map(parts: dict[str, Sequence[Stop]]) -> HTML:
             if missing := [title for title in stop.needs if title not in pages]:
                 raise ValueError(f"parts must have all that {stop.title!r} needs, missing {missing}")
             needs = ", ".join(_link(pages[title], title) for title in stop.needs)
+            notes = [f"{stop.minutes} minutes"] * bool(stop.minutes) + [f"needs: {needs}"] * bool(needs)
+            if stop.claim:
+                notes.append(f"in the ledger: {_link(stop.entry, stop.claim)}")
             rows.append(
                 f'<li value="{number}"><label><input type="checkbox" data-page="{escape(stop.page)}" hidden>'
                 f'<span class="visually-hidden">I have read </span></label>{_link(stop.page, stop.title)}'
                 f"<p>{typeset(stop.says)}</p>"
-                + (f'<p class="needs">needs: {needs}</p>' if needs else "")
+                + (f'<p class="needs">{"; ".join(notes)}</p>' if notes else "")
                 + "</li>"
             )
         bands.append(f"<section><h2>{escape(caption)}</h2><ol>{''.join(rows)}</ol></section>")
