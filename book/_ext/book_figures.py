@@ -27,7 +27,10 @@ def pictures(app, pagename):
     if "kernelspec" not in app.env.metadata[pagename]:
         return {}
     cache = get_cache(app.config.nb_execution_cache_path)
-    record = cache.match_cache_notebook(read_notebook(app.env, pagename))
+    try:
+        record = cache.match_cache_notebook(read_notebook(app.env, pagename))
+    except KeyError:  # another page than the one that is built alone
+        return {}
     found = {}
     for cell in cache.get_cache_bundle(record.pk).nb.cells:
         for output in cell.get("outputs", ()):

@@ -49,7 +49,7 @@ def words(element, skip_boxes=True):
     parts = [element.text or ""]
     for child in element:
         classes = (child.get("class") or "").split() if isinstance(child.tag, str) else ()
-        is_text = isinstance(child.tag, str) and child.tag not in ("script", "style", "button", "svg")
+        is_text = isinstance(child.tag, str) and child.tag not in ("script", "style", "button", "svg", "details")
         apart = skip_boxes and is_text and (child.tag == "section" or kind_of(child))
         if "katex" in classes:
             parts.append(plain("".join(child.xpath(".//annotation/text()"))))

@@ -110,6 +110,7 @@ def figure(
         picture, axes = plt.subplots(
             rows, columns, figsize=(width, height), FigureClass=PageFigure, **options
         )
+    assert isinstance(picture, PageFigure)
     picture.stack = stack
     return picture, axes
 
@@ -178,5 +179,6 @@ def _png(picture: Figure) -> str:
 
 
 def _smallest(picture: Figure) -> float | None:
-    texts = (t for t in picture.findobj(Text) if t.get_visible() and t.get_text().strip())
-    return min((t.get_fontsize() for t in texts), default=None)
+    texts = (t for t in picture.findobj(Text) if isinstance(t, Text) and t.get_visible())
+    sizes = [float(t.get_fontsize()) for t in texts if t.get_text().strip()]
+    return min(sizes, default=None)
