@@ -11,6 +11,7 @@ from lxml import html
 
 # Boxes that are found by themselves; a section's text is without them.
 BOXES = {"proof": "statement", "exercise": "exercise", "solution": None}
+NO_TEXT = {"script", "style", "button", "svg", "details"}
 SPACE = re.compile(r"\s+")
 COMMANDS = [
     (re.compile(r"\\(?:mathbb|mathrm|mathsf|mathbf|mathcal|operatorname|text|tilde|bar|hat)\s*"), ""),
@@ -49,7 +50,7 @@ def words(element, skip_boxes=True):
     parts = [element.text or ""]
     for child in element:
         classes = (child.get("class") or "").split() if isinstance(child.tag, str) else ()
-        is_text = isinstance(child.tag, str) and child.tag not in ("script", "style", "button", "svg", "details")
+        is_text = isinstance(child.tag, str) and child.tag not in NO_TEXT
         apart = skip_boxes and is_text and (child.tag == "section" or kind_of(child))
         if "katex" in classes:
             parts.append(plain("".join(child.xpath(".//annotation/text()"))))
