@@ -25,7 +25,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 claim = Claim(
     id="X-REAL",
-    title="No feed-forward block of all-MiniLM-L6-v2 with its skip is a residual-free GELU block of its width",
+    title="No feed-forward block of all-MiniLM-L6-v2 with skip is a residual-free GELU block of its width",
     source="[A], Theorem 10, with biases added; certificates ours",
     hypotheses=(
         "every u_i ≠ 0",
