@@ -84,6 +84,7 @@ def test_first_states_stand_without_a_script():
         live.line([1.0, -1.0], [0.5, 1.0], scripts="../_static").data,
     ):
         assert "<svg" in html and "disabled" in html and "<output" in html and "../_static/live/" in html
+    assert live.line([1.0], [1.0], scripts="s").data.count("<li") == 4
     assert "Largest difference on the grid: 2.83" in live.turn(running_example(), scripts="s").data
 
 

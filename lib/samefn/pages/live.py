@@ -130,13 +130,20 @@ def line(slopes: Sequence[float], weights: Sequence[float], *, scripts: str) -> 
         for i, (u, a) in enumerate(zip(slopes, weights))
     )
     data = {"slopes": [*slopes], "reach": reach, "height": height, "scale": scale}
+    lines = ("B(x)", GREY), ("x + B(x)", BLUE), ("unit facing right", VERMILION)
+    lines += (("unit facing left", GREEN),)
+    key = "".join(
+        f'<li style="--line: {colour}"{" class=dashed" * ("unit" in name)}>{name}</li>'
+        for name, colour in lines
+    )
     return _live(
         "line",
         data,
         '<svg viewBox="-210 -205 420 410" role="img" aria-label="A bent line (the block), the same with '
         'its skip, and two units, one facing each way, that lie on the latter">'
         f'<path class="axes" d="M -200 0 H 200 M 0 -200 V 200"/>{"".join(curves)}</svg>'
-        f'<div class="live-controls">{inputs}</div><p><output aria-live="polite">With the skip, the slope is '
+        f'<ul class="live-key">{key}</ul><div class="live-controls">{inputs}</div>'
+        '<p><output aria-live="polite">With the skip, the slope is '
         f"{_minus(left)} on the left and {_minus(right)} on the right. "
         "Two units with these slopes compute the same function.</output></p>",
         scripts,
