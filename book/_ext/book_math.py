@@ -4,7 +4,11 @@ sphinxcontrib-katex runs the one process that sets them.  Here: the macros of ``
 their place in the source, and formulas without macros for readers' notebooks.
 """
 
+import contextlib
 import re
+import socket
+import time
+from types import SimpleNamespace
 
 from docutils import nodes
 from sphinx.util import logging
@@ -58,10 +62,23 @@ def _content(argument):
     return argument[1:-1] if argument.startswith("{") else argument
 
 
+class Patient(socket.socket):
+    """A socket that waits for its other end: the file of a socket is there before the process listens.
+
+    (A port would do, too, but costs 40 ms for each formula.)
+    """
+
+    def connect(self, address):
+        for _ in range(500):
+            with contextlib.suppress(ConnectionRefusedError):
+                return super().connect(address)
+            time.sleep(0.01)
+        return super().connect(address)
+
+
 def use_macros(app, config):
     katex.NODEJS_BINARY = program("node") or "node"
-    # A file of a socket is there a moment before the process listens; at a port it waits until it does.
-    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
+    katex.socket = SimpleNamespace(**vars(socket) | {"socket": Patient})
     bodies = {f"\\{k}": v[0] if isinstance(v, list) else v for k, v in config.book_macros.items()}
     katex.KATEX_DEFAULT_OPTIONS.update(throwOnError=True, strict="error", macros=bodies)
 
