@@ -21,7 +21,7 @@ const BookSearch = (() => {
     engine.addAll(records);
     return engine;
   };
-  const KINDS = { term: 3, statement: 2, chapter: 2, code: 1.6, section: 1.3, exercise: 1, figure: 0.8, entry: 0.3 };
+  const KINDS = { term: 3, statement: 2, chapter: 2, code: 0.9, section: 1.3, exercise: 1, figure: 0.8, entry: 0.3 };
   const find = (engine, query) => {
     const options = {
       boost: { label: 6, title: 5, chapter: 1.5 },
