@@ -60,7 +60,6 @@ class Book:
         self.site, self.solutions, self.entries = site, [], []
         self.parts = list(printed(contents()))
         self.pages = [name for _, names in self.parts for name in names]
-        self.labels = set()  # ids of the printed book
 
     def article(self, page):
         """The article of one page with its ids and links made fit for the book."""
@@ -74,9 +73,7 @@ class Book:
             link.unwrap()  # else each would get a page number
         for element in article.select("[id]"):
             element["id"] = anchor(page, element["id"])
-            self.labels.add(element["id"])
         article["id"] = anchor(page)
-        self.labels.add(article["id"])
         for image in article.select("img"):
             image.attrs.pop("loading", None)
             image["src"] = "../html/" + self.resolve(page, image["src"])
@@ -131,13 +128,13 @@ class Book:
 
     def list_headings(self, chapter, depth):
         for heading in chapter.select("h1, h2"):
-            place = heading.find_parent("section")
+            # not its section's place: that may begin at the foot of the page before
+            heading["id"] = heading.find_parent("section")["id"] + "--title"
             level = depth + (heading.name == "h2")
-            self.entries.append((level, heading.get_text(" ", strip=True), place["id"]))
+            self.entries.append((level, heading.get_text(" ", strip=True), heading["id"]))
 
     def appendix(self, soup):
         part = soup.new_tag("section", attrs={"class": "chapter bd-article", "id": "solutions"})
-        self.labels.add("solutions")
         part.append(soup.new_tag("h1", string="Solutions"))
         self.entries.append((1, "Solutions", "solutions"))
         for title, found in self.solutions:

@@ -51,7 +51,8 @@ def test_the_outline_is_the_contents_and_leads_to_their_pages(paper, texts, site
 
 
 def test_page_numbers_in_the_contents_are_true(paper, texts):
-    first = next(i for i, text in enumerate(texts) if squeezed(text).startswith("contents"))
+    first = 1  # the contents begin behind the title page
+    assert "Contents" in texts[first]
     chapters = [(e.title, paper.get_destination_page_number(e) + 1) for _, e in outline(paper.outline)][1:]
     last = chapters[0][1] - 1
     listed = "\n".join(texts[first:last])
@@ -88,7 +89,7 @@ def test_every_numbered_statement_is_there(texts, site):
 def test_no_loose_ends(texts):
     for number, text in enumerate(texts, 1):
         assert not re.search(r"\?\?|\$\$|\\\(|\{[a-z]+\}`", text), f"page {number}"
-    assert "000]" not in "".join(texts)
+        assert not re.search(r"\[p\.\W?000\]", text), f"page {number} has a link to nowhere"
     assert 200 <= len(texts) <= 900
 
 
