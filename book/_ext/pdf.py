@@ -135,6 +135,8 @@ class Book:
 
     def appendix(self, soup):
         part = soup.new_tag("section", attrs={"class": "chapter bd-article", "id": "solutions"})
+        part["style"] = "page: solutions"
+        soup.head.style.append('@page solutions { @top-left { content: "Solutions" } }\n')
         part.append(soup.new_tag("h1", string="Solutions"))
         self.entries.append((1, "Solutions", "solutions"))
         for title, found in self.solutions:
