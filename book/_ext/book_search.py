@@ -135,7 +135,6 @@ def write_records(app, exception):
             found |= {one["url"]: one for one in records(path, name)}
     data = json.dumps(list(found.values()), ensure_ascii=False, separators=(",", ":"))
     (site / "_static" / "search-records.js").write_text(f"window.bookRecords={data};\n", "utf8")
-    (site / "searchindex.js").unlink(missing_ok=True)  # the theme's
 
 
 def setup(app):

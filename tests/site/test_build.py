@@ -55,7 +55,7 @@ def test_a_book_with_every_element(sample):
     code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
     assert "{" + "prf:" not in prose and ":::" not in prose and "glue" not in prose + code
     for expected in (
-        "\\newcommand{\\norm}[1]",
+        "\\lVert",
         "> **Theorem 1.1 (Absorption [A, Theorem 8])**",
         "\\tag{1.1}",
         "[Theorem 1.1](https://",

@@ -70,7 +70,7 @@ def test_the_path_is_searched(monkeypatch, tmp_path):
 
 def test_a_download_that_fails_says_its_last_line(monkeypatch):
     with pytest.raises(OSError, match=r"^no such package$"):
-        chromium.run(sys.executable, "-c", "print('much'); raise SystemExit('no such package')")
+        chromium.run(sys.executable, "-c", "print('much', flush=True); raise SystemExit('no such package')")
     with pytest.raises(OSError):
         chromium.run("no-such-program-anywhere")
 

@@ -100,14 +100,13 @@ def test_a_notebook_reads_well(site, page):
     notebook = read(site, page)
     nbformat.validate(notebook)
     first, install, *rest = notebook.cells
-    assert (
-        first.source.startswith("# ") and f"/{page}.html" in first.source and "\\newcommand" in first.source
-    )
+    assert first.source.startswith("# ") and f"/{page}.html" in first.source
     assert "import samefn" in install.source and "%pip install" in install.source
     for cell in rest:
         if cell.cell_type == "markdown":
             for leftover in (
                 ":::",
+                "\\newcommand",
                 "```{",
                 "{prf:ref}",
                 "{ref}`",
@@ -195,6 +194,6 @@ def test_a_notebook_runs_from_outside(site, reader, tmp_path, page):
 
 
 def test_one_of_these_notebooks_has_a_slider(site):
-    state = "application/vnd.jupyter.widget-state+json"
-    assert any(state in (site / f"{page}.html").read_text("utf8") for page in OUTSIDE)
+    slider = 'class="frame-slider"'
+    assert any(slider in (site / f"{page}.html").read_text("utf8") for page in OUTSIDE)
     assert {*OUTSIDE} <= {*pages()}
