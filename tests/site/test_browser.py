@@ -84,6 +84,8 @@ def visit(browser, address):
         page.on("console", lambda m: m.type == "error" and troubles.append(f"console: {m.text}"))
         page.on("pageerror", lambda e: troubles.append(f"page error: {e}"))
         page.goto(f"{address}{page_name}.html")
+        if page_name == "index":
+            page.wait_for_url("**/book/intro.html")
         page.evaluate("document.fonts.ready")
         return page
 
