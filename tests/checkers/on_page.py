@@ -1,10 +1,12 @@
 """The checker of an exercise as its page has it, with what it needs of the page and nothing else."""
 
 import ast
+import symtable
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from IPython.core.inputtransformer2 import TransformerManager
 from myst_nb.core.read import read_myst_markdown_notebook
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -15,7 +17,8 @@ def checker(page, name="grade"):
     all that it needs.
     """
     notebook = read_myst_markdown_notebook((BOOK / f"{page}.md").read_text("utf8"))
-    source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    source = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    source = TransformerManager().transform_cell(source)  # %magics
     namespace = {"__name__": f"checker_of_{page.replace('/', '_')}"}
     sys.modules[namespace["__name__"]] = SimpleNamespace(__dict__=namespace)  # dataclasses look there
     tree = ast.Module(_needed(ast.parse(source).body, name), [])
@@ -25,29 +28,26 @@ def checker(page, name="grade"):
 
 def _needed(statements, name):
     """The statements, in order, on which the last definition of ``name`` depends."""
-    last = max(i for i, s in enumerate(statements) if name in _bound(s))
-    names, kept = _used(statements[last]), [statements[last]]
-    for statement in reversed(statements[:last]):
-        if _bound(statement) & names:
-            names |= _used(statement)
+    names, kept = {name}, []
+    for statement in reversed(statements):
+        table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+        assigned = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+        if (assigned | _filled(statement)) & names:
+            if not isinstance(statement, ast.AugAssign):
+                names -= assigned
+            names |= _used(table)
             kept.append(statement)
     return kept[::-1]
 
 
-def _bound(statement):
-    """The names that a top-level statement defines, fills or changes in place."""
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return {statement.name}
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
-    names = set()
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            names |= {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
+def _used(table):
+    top = table.get_type() == "module"
+    names = {s.get_name() for s in table.get_symbols() if (s.is_referenced() if top else s.is_global())}
+    return names.union(*map(_used, table.get_children()))
 
 
-def _used(statement):
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+def _filled(statement):
+    """The names of what a statement changes in place."""
+    places = [n for n in ast.walk(statement) if isinstance(n, (ast.Subscript, ast.Attribute))]
+    filled = [ast.walk(place.value) for place in places if isinstance(place.ctx, ast.Store)]
+    return {node.id for nodes in filled for node in nodes if isinstance(node, ast.Name)}
