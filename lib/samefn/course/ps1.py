@@ -1,0 +1,126 @@
+"""Problem set 1, absorb or prove that nobody can: blocks of σ(z) = 3z + |z| with the skip x ↦ Mx.
+
+By A-T8's argument a nondegenerate block absorbs M exactly if M + 6P_S = 0 for some S.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from .answers import Answer, Malformed
+from .forms import linear, outer, plus, positively_homogeneous
+from .questions import Item, question
+
+SLOPE, KINK = Fraction(3), Fraction(1)
+WEIGHT = 12  # of the skip x ↦ 12x
+Matrix = list[tuple[Fraction, ...]]
+
+
+def total(up: Any, down: Any, units: Any) -> tuple[Fraction, ...]:
+    """P_S, row by row; ``down`` lists the columns a_i."""
+    products = [outer(down[i], up[i]) for i in units]
+    zero = (Fraction(0),) * (len(up[0]) * len(down[0]))
+    return tuple(map(sum, zip(zero, *products)))
+
+
+def multiple_of_identity(factor: int, d: int) -> Matrix:
+    return [tuple(Fraction(factor * (i == j)) for j in range(d)) for i in range(d)]
+
+
+def flat(matrix: Any) -> tuple[Fraction, ...]:
+    return tuple(entry for row in matrix for entry in row)
+
+
+def left_over(skip: Any, up: Any, down: Any, units: Any) -> tuple[Fraction, ...]:
+    """M + 6P_S."""
+    return tuple(m + 2 * SLOPE * p for m, p in zip(flat(skip), total(up, down, units)))
+
+
+def bound(Y: Any, skip: Any, up: Any, down: Any) -> Fraction:
+    """⟨Y, M⟩ + Σ min(0, 6 a_iᵀYu_i), a lower bound of ⟨Y, M + 6P_S⟩ over all S (X-CERT)."""
+    inner = lambda a, b: sum(x * y for x, y in zip(a, b))
+    overlaps = [inner(flat(Y), outer(a, u)) for u, a in zip(up, down)]
+    return inner(flat(Y), flat(skip)) + sum(min(Fraction(0), 2 * SLOPE * overlap) for overlap in overlaps)
+
+
+@question("ps1", points=10)
+def sets(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
+    """``sets``: the two sets S with 12I + 6P_S = 0."""
+    up, down = given["up"], given["down"]
+    found = [Answer({"a set": S}).indices("a set", below=len(up)) for S in answer.items("sets", 2)]
+    skip = multiple_of_identity(WEIGHT, len(up[0]))
+    works = [not any(left_over(skip, up, down, S)) for S in found]
+    hint = "its linear parts do not cancel"
+    yield Item(4, "the first set lets the block absorb its skip", works[0], hint)
+    yield Item(4, "so does the second", works[1], hint)
+    yield Item(2, "and they are two", all(works) and found[0] != found[1], "both must work, and differ")
+
+
+@question("ps1", points=12)
+def rewrite(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
+    """``up``, ``down``: a residual-free block of the same width that computes 12x + B(x)."""
+    d = len(given["up"][0])
+    up = answer.matrix("up", None, d)
+    down = list(zip(*answer.matrix("down", d, len(up)), strict=True))
+    wanted = plus(
+        linear(multiple_of_identity(WEIGHT, d)),
+        positively_homogeneous(given["up"], given["down"], SLOPE, KINK),
+    )
+    got = positively_homogeneous(up, down, SLOPE, KINK)
+    kinks = {k: v for k, v in got.items() if k != "linear"} == {k: v for k, v in wanted.items() if k != "linear"}
+    slim = len(up) <= len(given["up"])
+    yield Item(4, "width at most 12, the same kinks", slim and kinks, "Σ a_i|u_i·x| differs" if slim else "too wide")
+    yield Item(8, "the same function", slim and got == wanted, "the linear parts differ" if kinks else "")
+
+
+@question("ps1", points=14)
+def certificate(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
+    """``Y`` with entries in [-1, 1] and tr Y · 12 + Σ min(0, 6 a_iᵀYu_i) of at least 18."""
+    d = len(given["up"][0])
+    Y = answer.matrix("Y", d, d)
+    if max(map(abs, flat(Y))) > 1:
+        raise Malformed("Y must have entries between -1 and 1, got a larger one")
+    margin = bound(Y, multiple_of_identity(WEIGHT, d), given["up"], given["down"])
+    yield Item(6, "Y proves that no set works", margin > 0, "its bound is not positive")
+    yield Item(8, f"with a bound of at least {given['beta']}", margin >= given["beta"], "another Y proves more")
+
+
+@question("ps1", points=24)
+def decide(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
+    """``verdicts``: for each of six blocks with skip M a set ``S``, or a matrix ``Y`` that refutes all sets."""
+    blocks = given["blocks"]
+    for number, (block, verdict) in enumerate(zip(blocks, answer.parts("verdicts", len(blocks))), 1):
+        skip, up, down = block["skip"], block["up"], block["down"]
+        if {*verdict.values} == {"S"}:
+            S = verdict.indices("S", below=len(up))
+            holds, hint = not any(left_over(skip, up, down, S)), "this S does not"
+        elif {*verdict.values} == {"Y"}:
+            Y = verdict.matrix("Y", len(skip), len(skip))
+            holds, hint = bound(Y, skip, up, down) > 0, "the bound of this Y is not positive"
+        else:
+            holds, hint = False, "give S or Y, and not both"
+        yield Item(4, f"block {number} is decided, with evidence", holds, hint)
+
+
+@question("ps1", points=12)
+def spare(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
+    """A block of width 4 with the first row w, for which no S works and which absorbs 12x all the same.
+
+    ``up``, ``down``: the block; ``new_up``, ``new_down``: the residual-free one of width at most 4.
+    """
+    w = given["w"]
+    up, new_up = answer.matrix("up", 4, 2), answer.matrix("new_up", None, 2)
+    down = list(zip(*answer.matrix("down", 2, 4), strict=True))
+    new_down = list(zip(*answer.matrix("new_down", 2, len(new_up)), strict=True))
+    live = all(map(any, up)) and all(map(any, down))
+    skip = multiple_of_identity(WEIGHT, 2)
+    subsets = [S for size in range(5) for S in combinations(range(4), size)]
+    none = not any(not any(left_over(skip, up, down, S)) for S in subsets)
+    old = positively_homogeneous(up, down, SLOPE, KINK)
+    new = positively_homogeneous(new_up, new_down, SLOPE, KINK)
+    own = list(up[0]) == list(w) and live
+    yield Item(2, "first row w, no row or column zero", own, "the block must be made with your w, all units alive")
+    yield Item(4, "no S works", own and none, "one of the 16 sets does")
+    same = len(new_up) <= 4 and plus(linear(skip), old) == new
+    yield Item(6, "12x + B(x) without a skip, width at most 4", own and none and same, "another function, or too wide")
