@@ -89,4 +89,4 @@ def questions(assignment: str) -> dict[str, Question]:
     if assignment not in ASSIGNMENTS:
         raise ValueError(f"assignment must be one of {', '.join(ASSIGNMENTS)}, got {assignment!r}")
     import_module(f".{assignment}", __package__)  # it registers its questions
-    return _REGISTERED[assignment]
+    return dict(_REGISTERED[assignment])
