@@ -1,14 +1,16 @@
 """A course folder for nbgrader, and the grades computed outside the students' kernels.
 
-    python course make DIR --course cs101 --term 2027-spring --students students.csv
-    python course regrade DIR [ps1 ...]
+python course make DIR --course cs101 --term 2027-spring --students students.csv
+python course regrade DIR [ps1 ...]
 """
 
 import argparse
 import csv
 import json
+import os
 import re
 import secrets
+import sys
 from pathlib import Path
 
 import nbformat
@@ -28,8 +30,10 @@ c.CourseDirectory.course_id = {course!r}
 c.CourseDirectory.root = {root!r}
 c.ClearSolutions.code_stub = {{"python": "# your code here"}}
 c.ClearSolutions.text_stub = "*your answer here*"
-c.Execute.timeout = 120  # seconds for each cell
-c.Exporter.enabled_formats = []
+
+# Students' code does not run: `make regrade` verifies what they recorded.  Whoever wants to run it, in a
+container # that holds neither source/ nor gradebook.db nor the secret, makes both True. c.Execute.enabled
+= False c.ClearOutput.enabled = False c.Execute.timeout = 120  # seconds for each cell
 """
 
 
@@ -102,6 +106,10 @@ def read_students(path: Path) -> list[dict[str, str]]:
 
 
 def main() -> None:
+    # nbgrader calls alembic by its name
+    os.environ["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
     parser = argparse.ArgumentParser(prog="course", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("make", help="write the course folder, and what each student gets")
@@ -112,17 +120,19 @@ def main() -> None:
     grading = commands.add_parser("regrade", help="verify what was handed in, and write the points")
     grading.add_argument("folder", type=Path)
     grading.add_argument("assignments", nargs="*", help="all that were handed in, if none is named")
+    grading.add_argument("--student", default="*", help="one student only")
     given = parser.parse_args()
     folder = given.folder.resolve()
     if given.command == "make":
         students = read_students(given.students)
         make(folder, given.course, given.term, students)
-        print(f"{len(ASSIGNMENTS)} problem sets for {len(students)} students. Hand out what is in {folder / 'handout'}")
+        print(f"{len(ASSIGNMENTS)} problem sets for {len(students)} students: hand out {folder / 'handout'}")
     else:
         identity = json.loads((folder / "course.json").read_text())
         book, nbgrader = open_course(folder)
         with book:
-            regrade(folder, book, nbgrader, secret(folder), given.assignments or ASSIGNMENTS, **identity)
+            assignments = given.assignments or ASSIGNMENTS
+            regrade(folder, book, nbgrader, secret(folder), assignments, given.student, **identity)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Stream(random.Random):
         found = list(besides)
         while len(found) < m + len(besides):
             row = self.vector(d, largest)
-            if all(rank([row, other]) == 2 for other in found):
+            if not any(collinear(row, other) for other in found):
                 found.append(row)
         return found[len(besides) :]
 
@@ -113,7 +113,10 @@ def solve_left(matrix: list[list[int]], unimodular: list[list[int]]) -> list[lis
     """The integer matrix A with A U = matrix, for det U = ±1 (by the adjugate)."""
     d, det = len(unimodular), determinant(unimodular)
     cofactor = [
-        [(-1) ** (i + j) * determinant([r[:j] + r[j + 1 :] for k, r in enumerate(unimodular) if k != i]) for j in range(d)]
+        [
+            (-1) ** (i + j) * determinant([r[:j] + r[j + 1 :] for k, r in enumerate(unimodular) if k != i])
+            for j in range(d)
+        ]
         for i in range(d)
     ]
     inverse = [[det * cofactor[j][i] for j in range(d)] for i in range(d)]
@@ -124,19 +127,22 @@ def products(up: list, down: list) -> list[tuple[int, ...]]:
     return [tuple(x * y for x in a for y in u) for u, a in zip(up, down)]
 
 
-def adding_up(stream: Stream, target: list, size: int, largest: int, rows: int) -> tuple[list, list]:
-    """``size`` units whose a_iu_iᵀ add up to ``target``; entries of u_i to ``rows``, of all but d columns to ``largest``.
+def adding_up(
+    stream: Stream, target: list, size: int, *, rows: int, columns: int, most: int
+) -> tuple[list, list]:
+    """``size`` units whose a_iu_iᵀ add up to ``target``, no two rows collinear.
 
-    No two rows are collinear.
+    Entries of u_i to ``rows``, of a_i to ``columns`` where they are drawn, to ``most`` where they follow.
     """
     d = len(target)
-    basis = stream.unimodular(d, rows)
-    up = stream.rows(size - d, d, rows, besides=basis)
-    down = [stream.vector(d, largest) for _ in range(size - d)]
-    rest = total(up, down, range(size - d))
-    missing = [[target[i][j] - int(rest[i * d + j]) for j in range(d)] for i in range(d)]
-    columns = [list(column) for column in zip(*solve_left(missing, basis))]
-    return basis + up, columns + down
+    while True:
+        basis, down = stream.unimodular(d, rows), [stream.vector(d, columns) for _ in range(size - d)]
+        up = stream.rows(size - d, d, rows, besides=basis)
+        rest = total(up, down, range(size - d))
+        missing = [[target[i][j] - int(rest[i * d + j]) for j in range(d)] for i in range(d)]
+        following = [list(column) for column in zip(*solve_left(missing, basis))]
+        if independent(basis) and small(following, most):
+            return basis + up, following + down
 
 
 def reordered(stream: Stream, *lists: list) -> list[list]:
@@ -145,7 +151,12 @@ def reordered(stream: Stream, *lists: list) -> list[list]:
 
 
 def independent(up: list) -> bool:
-    return all(any(u) for u in up) and all(rank([u, v]) == 2 for u, v in combinations(up, 2))
+    """Whether no row is zero and no two are collinear."""
+    return all(map(any, up)) and not any(collinear(u, v) for u, v in combinations(up, 2))
+
+
+def collinear(u: list[int], v: list[int]) -> bool:
+    return all(u[i] * v[j] == u[j] * v[i] for i in range(len(u)) for j in range(i))
 
 
 def small(down: list, largest: int) -> bool:
@@ -156,13 +167,15 @@ def small(down: list, largest: int) -> bool:
 
 
 def draw_sets(stream: Stream) -> dict:
-    """d = 3, m = 12: exactly two sets with P_S = -2I, disjoint, of four units each; rank 9 among the a_iu_iᵀ."""
+    """d = 3, m = 12: exactly two sets with P_S = -2I, disjoint, of four units each; rank 9 among the
+    a_iu_iᵀ.
+    """
     goal = [[-2 * (i == j) for j in range(3)] for i in range(3)]
     while True:
-        halves = [adding_up(stream, goal, 4, 3, 2) for _ in range(2)]
+        halves = [adding_up(stream, goal, 4, rows=2, columns=3, most=9) for _ in range(2)]
         up = halves[0][0] + halves[1][0] + [stream.vector(3, 2) for _ in range(4)]
         down = halves[0][1] + halves[1][1] + [stream.vector(3, 5) for _ in range(4)]
-        if small(down, 9) and independent(up) and rank(products(up, down)) == 9 and count(up, down, goal) == 2:
+        if independent(up) and rank(products(up, down)) == 9 and count(up, down, goal) == 2:
             up, down = reordered(stream, up, down)
             return {"up": up, "down": down}
 
@@ -174,7 +187,8 @@ def count(up: list, down: list, goal: list) -> int:
 
 
 def draw_certificate(stream: Stream) -> dict:
-    """d = 3, m = 20: a planted Y of trace 2 with entries ±1, ±½ has the bound 24; 18 is asked.  Neither Y = I nor a
+    """d = 3, m = 20: a planted Y of trace 2 with entries ±1, ±½ has the bound 24; 18 is asked.  Neither Y
+    = I nor a
     single entry proves anything.
     """
     d = 3
@@ -197,12 +211,15 @@ def planted_certificate(stream: Stream, d: int, m: int, largest: int, trace: int
         if sum(doubled[i][i] for i in range(d)) == 2 * trace:
             break
     up, down = stream.rows(m, d, largest), [stream.vector(d, largest) for _ in range(m)]
-    overlaps = [sum(a[j] * doubled[j][k] * u[k] for j in range(d) for k in range(d)) for u, a in zip(up, down)]
+    overlaps = [
+        sum(a[j] * doubled[j][k] * u[k] for j in range(d) for k in range(d)) for u, a in zip(up, down)
+    ]
     return up, [[-x for x in a] if overlap < 0 else a for a, overlap in zip(down, overlaps)]
 
 
 def draw_decide(stream: Stream) -> dict:
-    """Six blocks, d = 4, m = 14, the a_iu_iᵀ independent; for three of them M = -6P_S with seven units, for two M is
+    """Six blocks, d = 4, m = 14, the a_iu_iᵀ independent; for three of them M = -6P_S with seven units,
+    for two M is
     outside the span, for one it has the coefficients 2 and -1 on two units.
     """
     kinds = stream.shuffled(["set", "set", "set", "outside", "outside", "coefficients"])
@@ -257,8 +274,9 @@ def draw_leaky_gelu(stream: Stream) -> dict:
 
 
 def draw_difference(stream: Stream) -> dict:
-    """Eight units that agree after four of them are turned, and one hidden unit that is alive only in a cone about
-    the line {q·x = r·x = 0}: less than a millionth of all directions (1/1000 in two of them), whose axis has p·x > 0.
+    """Eight units that agree after four of them are turned, and one hidden unit that is alive only in a
+    cone about the line {q·x = r·x = 0}: less than a millionth of all directions (1/1000 in two of them),
+    whose axis has p·x > 0.
     """
     while True:
         q, r, p = (stream.vector(3, 9) for _ in range(3))
@@ -267,7 +285,11 @@ def draw_difference(stream: Stream) -> dict:
             continue
         up = stream.rows(6, 3, 4)
         up += [[-x for x in map(sum, zip(up[0], up[1]))], [-x for x in map(sum, zip(up[2], up[3]))]]
-        turned = {0, 1, 6} | {2, 3, 7}  # Σ over each triple of u_i is 0: with equal outputs they can be turned
+        turned = {0, 1, 6} | {
+            2,
+            3,
+            7,
+        }  # Σ over each triple of u_i is 0: with equal outputs they can be turned
         out = [3, 3, 2, 2, stream.choice((1, -1)), stream.choice((2, -2)), 3, 2]
         if independent(up):
             cone = [p, q, [-x for x in q], r, [-x for x in r]]
@@ -277,7 +299,9 @@ def draw_difference(stream: Stream) -> dict:
 
 
 def three_layers(stream: Stream, up: list, out: list, cone: list) -> list:
-    """Σ out_i relu(u_i·x) + relu(relu(p·x) - 1000 (|q·x| + |r·x|)) as three matrices, hidden units shuffled."""
+    """Σ out_i relu(u_i·x) + relu(relu(p·x) - 1000 (|q·x| + |r·x|)) as three matrices, hidden units
+    shuffled.
+    """
     order = stream.shuffled(list(range(len(up) + len(cone))))
     first = [(up + cone)[i] for i in order]
     second = [[int(i == j) for i in order] for j in range(len(up))]
@@ -302,10 +326,12 @@ def draw_align(stream: Stream) -> dict:
         B = []
         for layer, rows in enumerate(A):
             columns, factors = [*orders[layer], len(orders[layer])], [*signs[layer], 1]
-            B.append([
-                [s * f * rows[unit][c] + stream.randint(-1, 1) for c, f in zip(columns, factors)]
-                for unit, s in zip(orders[layer + 1], signs[layer + 1])
-            ])
+            B.append(
+                [
+                    [s * f * rows[unit][c] + stream.randint(-1, 1) for c, f in zip(columns, factors)]
+                    for unit, s in zip(orders[layer + 1], signs[layer + 1])
+                ]
+            )
         if not all(apart(layer, 6) for layer in B[:2]):
             continue
         return {"A": A, "B": B, "noise": 1}
@@ -318,7 +344,9 @@ def apart(rows: list, least: int) -> bool:
 
 
 def draw_fewer(stream: Stream) -> dict:
-    """d = 2, three outputs, 6 units that can be 4: two are turned, and a pair of opposite units makes up for it."""
+    """d = 2, three outputs, 6 units that can be 4: two are turned, and a pair of opposite units makes up
+    for it.
+    """
     while True:
         core, bias = stream.rows(4, 2, 4), stream.vector(4, 4)
         w = [x + y for x, y in zip(core[2], core[3])]
@@ -335,7 +363,9 @@ def draw_fewer(stream: Stream) -> dict:
 
 
 def draw_equivariant_maps(stream: Stream) -> dict:
-    """ρ has a cycle of 3 with sign +, one of 2 with sign -; ρ' one of 2 with +, one of 2 with -: three maps, for all."""
+    """ρ has a cycle of 3 with sign +, one of 2 with sign -; ρ' one of 2 with +, one of 2 with -: three
+    maps, for all.
+    """
     rho = signed_cycles(stream, [(3, 1), (2, -1)])
     rho_out = signed_cycles(stream, [(2, 1), (2, -1)])
     assert commuting(rho, rho_out) == 3
@@ -343,7 +373,9 @@ def draw_equivariant_maps(stream: Stream) -> dict:
 
 
 def signed_cycles(stream: Stream, cycles: list[tuple[int, int]]) -> list[list[int]]:
-    """A signed permutation matrix with cycles of these lengths and products of signs, in random coordinates."""
+    """A signed permutation matrix with cycles of these lengths and products of signs, in random
+    coordinates.
+    """
     places = stream.shuffled(list(range(sum(length for length, _ in cycles))))
     matrix = [[0] * len(places) for _ in places]
     while cycles:
@@ -361,7 +393,8 @@ TURN, MIRROR = [1, 2, 3, 0], [1, 0, 3, 2]  # of the corners 0, 1, 2, 3 of a squa
 
 
 def draw_latent_action(stream: Stream) -> dict:
-    """Four corners, 8 units: the orbit of one row, entries to ±20, under the square's group, each unit with a sign of
+    """Four corners, 8 units: the orbit of one row, entries to ±20, under the square's group, each unit
+    with a sign of
     its own, then noise 1.  Rows differ from each other, up to sign, somewhere by at least 8.
     """
     while True:
@@ -382,7 +415,8 @@ def draw_latent_action(stream: Stream) -> dict:
 
 
 def draw_layerwise(stream: Stream) -> dict:
-    """Three inputs shifted round, the orbit of one row; 3 + 2 + 1 units on its three lines, their outputs split so that
+    """Three inputs shifted round, the orbit of one row; 3 + 2 + 1 units on its three lines, their outputs
+    split so that
     no two are equal, with signs.  Two outputs.
     """
     while True:
@@ -404,8 +438,9 @@ def draw_layerwise(stream: Stream) -> dict:
 
 
 def draw_heads(stream: Stream) -> dict:
-    """d = 4, three heads of key and value width 2: two attend alike in different coordinates, and their values read the
-    same plane; the third has QᵀK of rank 1.  Two heads with key widths 2 + 1 and value widths 2 + 2 are least.
+    """d = 4, three heads of key and value width 2: two attend alike in different coordinates, and their
+    values read the same plane; the third has QᵀK of rank 1.  Two heads with key widths 2 + 1 and value
+    widths 2 + 2 are least.
     """
     while True:
         Q, K, V, third = (stream.rows(2, 4, 2) for _ in range(4))
@@ -417,11 +452,22 @@ def draw_heads(stream: Stream) -> dict:
         made = [
             {"Q": Q, "K": K, "V": V, "O": O[0]},
             {"Q": multiplied(G, Q), "K": multiplied(back, K), "V": multiplied(H, V), "O": O[1]},
-            {"Q": [[x * e for e in q] for x in s], "K": [[x * e for e in k] for x in t], "V": third, "O": O[2]},
+            {
+                "Q": [[x * e for e in q] for x in s],
+                "K": [[x * e for e in k] for x in t],
+                "V": third,
+                "O": O[2],
+            },
         ]
         merged = [[x + y for x, y in zip(*rows)] for rows in zip(O[0], multiplied(O[1], H))]
         kinds = sum(x * y for x, y in zip(s, t)), rank(merged), rank(O[2])
-        if kinds[0] and kinds[1:] == (2, 2) and all(max(abs(x) for row in head["Q"] + head["K"] + head["V"] for x in row) <= 9 for head in made):
+        if (
+            kinds[0]
+            and kinds[1:] == (2, 2)
+            and all(
+                max(abs(x) for row in head["Q"] + head["K"] + head["V"] for x in row) <= 9 for head in made
+            )
+        ):
             return {"heads": stream.shuffled(made), "heads_least": 2, "keys_least": 3, "values_least": 4}
 
 
@@ -436,7 +482,8 @@ draw_not_layerwise = draw_spare
 
 
 def draw_width(stream: Stream) -> dict:
-    """d = 3, m = 5, rank 3; d = 4, m = 2; d = 3 and m = 3 rows of rank 2.  M is invertible, entries to ±4, and M + P_S is
+    """d = 3, m = 5, rank 3; d = 4, m = 2; d = 3 and m = 3 rows of rank 2.  M is invertible, entries to
+    ±4, and M + P_S is
     invertible for every S, so that the widths 8, 8 and 7 are least.
     """
     blocks = []
@@ -445,7 +492,13 @@ def draw_width(stream: Stream) -> dict:
             M, up = [stream.vector(d, 4) for _ in range(d)], stream.rows(m, d, 3)
             down = [stream.vector(d, 3) for _ in range(m)]
             terms = products(up, down)
-            sums = ([x + sum(t[k] for i, t in enumerate(terms) if S >> i & 1) for k, x in enumerate(sum(M, []))] for S in range(2**m))
+            sums = (
+                [
+                    x + sum(t[k] for i, t in enumerate(terms) if S >> i & 1)
+                    for k, x in enumerate(x for row in M for x in row)
+                ]
+                for S in range(2**m)
+            )
             if rank(up) == r and all(determinant([p[i * d : i * d + d] for i in range(d)]) for p in sums):
                 break
         blocks.append({"up": up, "down": down, "skip": M, "width": m + 2 * d - r})
@@ -453,7 +506,8 @@ def draw_width(stream: Stream) -> dict:
 
 
 def draw_stack(stream: Stream) -> dict:
-    """Three blocks, d = 5, m = 24: a planted Y of trace 3 with entries ±1, ±½ has the bound 3; 2 is asked.  Y = I
+    """Three blocks, d = 5, m = 24: a planted Y of trace 3 with entries ±1, ±½ has the bound 3; 2 is
+    asked.  Y = I
     proves nothing.
     """
     blocks: list[dict] = []
@@ -468,14 +522,12 @@ def draw_stack(stream: Stream) -> dict:
 
 
 def draw_near(stream: Stream) -> dict:
-    """d = 2, m = 26: a planted set of six units misses -I by 0.01 to 0.03 in one entry or two; the a_i, in hundredths,
+    """d = 2, m = 26: a planted set of six units misses -I by 0.01 to 0.03 in one entry or two; the a_i,
+    in hundredths,
     have entries to ±150, planted or not.
     """
     goal = [[-100 * (i == j) for j in range(2)] for i in range(2)]
-    while True:
-        up, down = adding_up(stream, goal, 6, 150, 3)
-        if small(down, 149):
-            break
+    up, down = adding_up(stream, goal, 6, rows=3, columns=150, most=149)
     down[0][stream.randrange(2)] += stream.choice((1, -1))
     others = stream.rows(20, 2, 5, besides=up)
     up, down = reordered(stream, up + others, down + [stream.vector(2, 150) for _ in others])

@@ -1,8 +1,9 @@
 """A problem set's source, solution first, as the notebook that nbgrader takes.
 
-In the source a code cell with ``:answer: name`` records the answer to that question; its points come from the
-question, in a locked cell that is added behind it.  A Markdown cell with ``"proof": name`` and ``"points"`` is
-graded by hand.  The code cell ``:instance:`` is filled in.  Everything else is the same for all and read only.
+In the source a code cell with ``:answer: name`` records the answer to that question; its points come from
+the question, in a locked cell that is added behind it.  A Markdown cell with ``"proof": name`` and
+``"points"`` is graded by hand.  The code cell ``:instance:`` is filled in.  Everything else is the same
+for all and read only.
 """
 
 import json
@@ -32,7 +33,9 @@ mine = ProblemSet("""
 
 
 def source(assignment: str, instance: dict) -> NotebookNode:
-    """The notebook with solutions, nbgrader's metadata, and an instance: "assignment", "student", "instances"."""
+    """The notebook with solutions, nbgrader's metadata, and an instance: "assignment", "student",
+    "instances".
+    """
     notebook = jupytext.read(SETS / f"{assignment}.md")
     cells, asked = [], questions(assignment)
     for cell in notebook.cells:
@@ -50,7 +53,9 @@ def source(assignment: str, instance: dict) -> NotebookNode:
             new = new_code_cell if cell.cell_type == "code" else new_markdown_cell
             cells.append(with_id(new(cell.source, metadata=grading)))
     if asked:
-        raise ValueError(f"{assignment}.md must have an answer cell for each question, got none for {[*asked]}")
+        raise ValueError(
+            f"{assignment}.md must have an answer cell for each question, got none for {[*asked]}"
+        )
     notebook.cells = cells
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -59,7 +64,14 @@ def source(assignment: str, instance: dict) -> NotebookNode:
 
 def nbgrader(grade_id: str, *, solution=False, grade=False, locked=False, points=None) -> dict:
     """nbgrader's metadata of a cell, schema 3."""
-    said = {"schema_version": 3, "grade_id": grade_id, "solution": solution, "grade": grade, "locked": locked, "task": False}
+    said = {
+        "schema_version": 3,
+        "grade_id": grade_id,
+        "solution": solution,
+        "grade": grade,
+        "locked": locked,
+        "task": False,
+    }
     return {"nbgrader": said | ({} if points is None else {"points": points})}
 
 

@@ -1,4 +1,5 @@
-"""Grades from what was handed in, computed where no student's code has run, and written into nbgrader's gradebook.
+"""Grades from what was handed in, computed where no student's code has run, and written into nbgrader's
+gradebook.
 
 The answers are outputs of the notebook as it was handed in; a process of its own verifies them against the
 student's instance, which is drawn again from the secret.  What the kernel did when nbgrader ran the notebook
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -25,27 +27,52 @@ NOBODY = "nobody"
 
 
 def regrade(
-    folder: Path, book: Gradebook, nbgrader: NbGraderAPI, key: bytes, assignments, *, course: str, term: str
+    folder: Path,
+    book: Gradebook,
+    nbgrader: NbGraderAPI,
+    key: bytes,
+    assignments,
+    student="*",
+    *,
+    course,
+    term,
 ) -> None:
-    """Judge every submission in ``submitted`` and write points and comments; print a line for each."""
+    """Judge what is in ``submitted``, of all students or of one; write points and comments, print a line
+    for each.
+    """
     print(f"verifying {isolation()[2]}")
     for assignment in assignments:
-        for path in sorted(folder.glob(f"submitted/*/{assignment}")):
-            student = path.parent.name
-            if not list(folder.glob(f"autograded/{student}/{assignment}/*.ipynb")):
-                # its kernel died, or it was never autograded: put it in without running it
-                nbgrader.config.Execute.enabled = nbgrader.config.ClearOutput.enabled = False
-                done = nbgrader.autograde(assignment, student, force=True)
-                if not done["success"]:
-                    print(f"{assignment} {student}: nbgrader cannot read it, and nothing was written")
-                    continue
-            drawn = instances.draw(assignment, key, course, term, student)
-            judged = verified(assignment, drawn, path / f"{assignment}.ipynb")
-            write(book, assignment, student, judged)
-            open_ = [name for name, result in judged.items() if result["points"] is None]
-            points = sum(result["points"] or 0 for result in judged.values())
-            most = sum(result["most"] for result in judged.values())
-            print(f"{assignment} {student}: {points} of {most}{'; look at ' + ', '.join(open_) if open_ else ''}")
+        paths = [
+            path
+            for path in sorted(folder.glob(f"submitted/*/{assignment}"))
+            if student in ("*", path.parent.name)
+        ]
+
+        def judged(path: Path, assignment: str = assignment) -> dict[str, dict]:
+            drawn = instances.draw(assignment, key, course, term, path.parent.name)
+            return verified(assignment, drawn, path / f"{assignment}.ipynb")
+
+        with ThreadPoolExecutor() as pool:
+            for path, results in zip(paths, pool.map(judged, paths)):
+                said = "nbgrader cannot read the notebook, and nothing was written"
+                if is_graded(folder, nbgrader, assignment, path.parent.name):
+                    write(book, assignment, path.parent.name, results)
+                    said = in_words(results)
+                print(f"{assignment} {path.parent.name}: {said}")
+
+
+def is_graded(folder: Path, nbgrader: NbGraderAPI, assignment: str, student: str) -> bool:
+    """Whether nbgrader has autograded the notebook; one whose kernel died is put in without running it."""
+    if (folder / "autograded" / student / assignment / f"{assignment}.ipynb").exists():
+        return True
+    nbgrader.config.Execute.enabled = nbgrader.config.ClearOutput.enabled = False
+    return nbgrader.autograde(assignment, student, force=True)["success"]
+
+
+def in_words(results: dict[str, dict]) -> str:
+    unclear = [name for name, result in results.items() if result["points"] is None]
+    points, most = (sum(result[what] or 0 for result in results.values()) for what in ("points", "most"))
+    return f"{points} of {most}" + (f"; look at {', '.join(unclear)}" if unclear else "")
 
 
 def verified(assignment: str, drawn: dict, notebook: Path) -> dict[str, dict]:
@@ -78,7 +105,8 @@ def write(book: Gradebook, assignment: str, student: str, judged: dict[str, dict
 
 @cache
 def isolation() -> tuple[list[str], dict, str]:
-    """How the verifying process is kept apart: a command to begin with, options of `subprocess.run`, and words.
+    """How the verifying process is kept apart: a command to begin with, options of `subprocess.run`, and
+    words.
 
     It needs no more than its input; each of these is a second wall, and is used where the machine allows it.
     """
@@ -92,7 +120,9 @@ def isolation() -> tuple[list[str], dict, str]:
             before = network
             words.append("without a network")
             break
-    missing = [word for word in ("as user", "without a network") if not any(w.startswith(word) for w in words)]
+    missing = [
+        word for word in ("as user", "without a network") if not any(w.startswith(word) for w in words)
+    ]
     note = f" (this machine does not allow: {', '.join(missing)})" if missing else ""
     return before, options, ", ".join(words) + note
 

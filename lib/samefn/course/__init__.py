@@ -1,7 +1,8 @@
 """Problem sets whose answers are witnesses: a student records them, and anyone can verify them.
 
-The student's side is :class:`ProblemSet`.  The same questions judge again, in a process of their own, what was
-handed in (:mod:`samefn.course.verify`); so nothing that happens in the student's kernel decides a point.
+The student's side is :class:`ProblemSet`.  The same questions judge again, in a process of their own,
+what was handed in (:mod:`samefn.course.verify`); so nothing that happens in the student's kernel decides
+a point.
 """
 
 from __future__ import annotations

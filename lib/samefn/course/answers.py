@@ -45,7 +45,9 @@ def plain(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(entry, f"{name}[{key!r}]") for key, entry in value.items()}
     if isinstance(value, (list, tuple, set, frozenset, range)):
-        return [plain(entry, name) for entry in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+        return [
+            plain(entry, name) for entry in (sorted(value) if isinstance(value, (set, frozenset)) else value)
+        ]
     raise Malformed(f"{name} must be made of numbers and lists, got {type(value).__name__}")
 
 

@@ -112,7 +112,8 @@ def odd(up: Iterable[Vector], bias: Vector, down: Iterable[Vector]) -> Form:
 
 
 def gated(gate: Iterable[Vector], up: Iterable[Vector], down: Iterable[Vector]) -> Form:
-    """Of Σ a_i sigmoid(w_i·x)(u_i·x): sigmoid(-z) = 1 - sigmoid(z), so the names are ±w, and each sign leaves a
+    """Of Σ a_i sigmoid(w_i·x)(u_i·x): sigmoid(-z) = 1 - sigmoid(z), so the names are ±w, and each sign
+    leaves a
     linear part.
 
     >>> from samefn.course.forms import gated

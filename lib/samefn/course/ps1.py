@@ -68,10 +68,14 @@ def rewrite(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
         positively_homogeneous(given["up"], given["down"], SLOPE, KINK),
     )
     got = positively_homogeneous(up, down, SLOPE, KINK)
-    kinks = {k: v for k, v in got.items() if k != "linear"} == {k: v for k, v in wanted.items() if k != "linear"}
+    kinks = {k: v for k, v in got.items() if k != "linear"} == {
+        k: v for k, v in wanted.items() if k != "linear"
+    }
     slim = len(up) <= len(given["up"])
-    yield Item(4, "width at most 12, the same kinks", slim and kinks, "Σ a_i|u_i·x| differs" if slim else "too wide")
-    yield Item(8, "the same function", slim and got == wanted, "the linear parts differ" if kinks else "")
+    yield Item(
+        0, "width at most 12, the same kinks", slim and kinks, "Σ a_i|u_i·x| differs" if slim else "too wide"
+    )
+    yield Item(12, "the same function", slim and got == wanted, "the linear parts differ" if kinks else "")
 
 
 @question("ps1", points=14)
@@ -82,25 +86,35 @@ def certificate(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     if max(map(abs, flat(Y))) > 1:
         raise Malformed("Y must have entries between -1 and 1, got a larger one")
     margin = bound(Y, multiple_of_identity(WEIGHT, d), given["up"], given["down"])
-    yield Item(6, "Y proves that no set works", margin > 0, "its bound is not positive")
-    yield Item(8, f"with a bound of at least {given['beta']}", margin >= given["beta"], "another Y proves more")
+    yield Item(0, "Y proves that no set works", margin > 0, "its bound is not positive")
+    yield Item(
+        14, f"with a bound of at least {given['beta']}", margin >= given["beta"], "another Y proves more"
+    )
 
 
 @question("ps1", points=24)
 def decide(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``verdicts``: for each of six blocks with skip M a set ``S``, or a matrix ``Y`` that refutes all sets."""
+    """``verdicts``: for each of six blocks with skip M a set ``S``, or a matrix ``Y`` that refutes all sets.
+
+    Nothing for fewer than three: now and then a certificate of somebody else's block fits by luck.
+    """
     blocks = given["blocks"]
-    for number, (block, verdict) in enumerate(zip(blocks, answer.parts("verdicts", len(blocks))), 1):
-        skip, up, down = block["skip"], block["up"], block["down"]
-        if {*verdict.values} == {"S"}:
-            S = verdict.indices("S", below=len(up))
-            holds, hint = not any(left_over(skip, up, down, S)), "this S does not"
-        elif {*verdict.values} == {"Y"}:
-            Y = verdict.matrix("Y", len(skip), len(skip))
-            holds, hint = bound(Y, skip, up, down) > 0, "the bound of this Y is not positive"
-        else:
-            holds, hint = False, "give S or Y, and not both"
-        yield Item(4, f"block {number} is decided, with evidence", holds, hint)
+    found = [evidence(*pair) for pair in zip(blocks, answer.parts("verdicts", len(blocks)))]
+    enough = sum(not wrong for wrong in found) >= 3
+    yield Item(0, "at least three blocks are decided", enough, "the others count only then")
+    for number, wrong in enumerate(found, 1):
+        yield Item(4, f"block {number} is decided, with evidence", enough and not wrong, wrong)
+
+
+def evidence(block: dict[str, Any], verdict: Answer) -> str:
+    """What is wrong with a verdict, or nothing."""
+    skip, up, down = block["skip"], block["up"], block["down"]
+    if {*verdict.values} == {"S"}:
+        return "this S does not" * any(left_over(skip, up, down, verdict.indices("S", below=len(up))))
+    if {*verdict.values} == {"Y"}:
+        Y = verdict.matrix("Y", len(skip), len(skip))
+        return "the bound of this Y is not positive" * (bound(Y, skip, up, down) <= 0)
+    return "give S or Y, and not both"
 
 
 @question("ps1", points=12)
@@ -120,7 +134,14 @@ def spare(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     old = positively_homogeneous(up, down, SLOPE, KINK)
     new = positively_homogeneous(new_up, new_down, SLOPE, KINK)
     own = list(up[0]) == list(w) and live
-    yield Item(2, "first row w, no row or column zero", own, "the block must be made with your w, all units alive")
-    yield Item(4, "no S works", own and none, "one of the 16 sets does")
+    yield Item(
+        0, "first row w, no row or column zero", own, "the block must be made with your w, all units alive"
+    )
+    yield Item(2, "no S works", own and none, "one of the 16 sets does")
     same = len(new_up) <= 4 and plus(linear(skip), old) == new
-    yield Item(6, "12x + B(x) without a skip, width at most 4", own and none and same, "another function, or too wide")
+    yield Item(
+        10,
+        "12x + B(x) without a skip, width at most 4",
+        own and none and same,
+        "another function, or too wide",
+    )

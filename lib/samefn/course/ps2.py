@@ -21,14 +21,20 @@ def gate(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     down = list(zip(*answer.matrix("down", d, len(rows)), strict=True))
     open_gates = all(map(any, rows)) and len(rows) <= 2 * d
     got = gated(rows, up, down)
-    gates_cancel = open_gates and {*got} <= {"linear"}
-    yield Item(6, f"width at most {2 * d}, no gate row zero, a linear function", gates_cancel, "gates remain")
-    yield Item(10, "it is x ↦ Mx", gates_cancel and got == linear(given["M"]), "another linear function")
+    gates_cancel = open_gates and {*got} == {"linear"}
+    yield Item(
+        0,
+        f"width at most {2 * d}, no gate row zero, a linear function, not zero",
+        gates_cancel,
+        "gates remain",
+    )
+    yield Item(16, "it is x ↦ Mx", gates_cancel and got == linear(given["M"]), "another linear function")
 
 
 @question("ps2", points=20)
 def leaky_gelu(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``up``, ``bias``, ``down``, ``out``: Mx + v + B(x) without a skip, of the same width, for τ(z) = z + GELU(z).
+    """``up``, ``bias``, ``down``, ``out``: Mx + v + B(x) without a skip, of the same width, for τ(z) = z
+    + GELU(z).
 
     τ(z) - τ(-z) = 3z; X-BIAS, with A-T10's independence.
     """
@@ -42,11 +48,13 @@ def leaky_gelu(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
         yield Item(20, "one bias for each row", False, f"{len(up)} rows, {len(bias)} biases")
         return
     got = plus(shifted(up, bias, down, slope), {"constant": out})
-    part = lambda form, name: {k: v for k, v in form.items() if (k == name) or (name == "units" and k[0] == "even")}
+    part = lambda form, name: {
+        k: v for k, v in form.items() if (k == name) or (name == "units" and k[0] == "even")
+    }
     units = len(up) <= m and part(got, "units") == part(wanted, "units")
     slopes = units and part(got, "linear") == part(wanted, "linear")
-    yield Item(6, f"width at most {m}, the same even part", units, "too wide, or another even part")
-    yield Item(10, "the same linear part", slopes, "the linear parts differ")
+    yield Item(0, f"width at most {m}, the same even part", units, "too wide, or another even part")
+    yield Item(16, "the same linear part", slopes, "the linear parts differ")
     yield Item(4, "the same function, constants included", slopes and got == wanted, "the constants differ")
 
 

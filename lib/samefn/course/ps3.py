@@ -14,7 +14,8 @@ from .questions import Item, question
 
 @question("ps3", points=20)
 def align(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``order1``, ``signs1``, ``order2``, ``signs2``: unit i of B's layer is sign_i times unit order_i of A's.
+    """``order1``, ``signs1``, ``order2``, ``signs2``: unit i of B's layer is sign_i times unit order_i of
+    A's.
 
     A tanh network B is A scrambled (B-D2), each weight then moved by at most ``noise``.
     """
@@ -34,7 +35,9 @@ def align(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
         ]
         near = all(abs(x - y) <= noise for m, b in zip(moved, B[layer]) for x, y in zip(m, b))
         right = right and near
-        yield Item(points, f"layer {layer + 1} of B is that of A up to the noise", right, "a weight is further away")
+        yield Item(
+            points, f"layer {layer + 1} of B is that of A up to the noise", right, "a weight is further away"
+        )
 
 
 @question("ps3", points=24)
@@ -50,10 +53,14 @@ def fewer(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     if len(bias) != len(up):
         yield Item(24, "one bias for each row", False, f"{len(up)} rows, {len(bias)} biases")
         return
-    wanted = plus(shifted(given["up"], given["bias"], given["down"], slope), {"constant": tuple(given["out"])})
+    wanted = plus(
+        shifted(given["up"], given["bias"], given["down"], slope), {"constant": tuple(given["out"])}
+    )
     got = plus(shifted(up, bias, down, slope), {"constant": out})
     less, least = len(up) < len(given["up"]), len(up) <= given["least"]
-    yield Item(8, "fewer units, the same function", less and got == wanted, "another function, or not fewer units")
+    yield Item(
+        8, "fewer units, the same function", less and got == wanted, "another function, or not fewer units"
+    )
     yield Item(16, "as few as there can be", least and got == wanted, "fewer are possible")
 
 
@@ -64,13 +71,13 @@ def equivariant_maps(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     rows, columns = len(rho_out), len(rho)
     count = len(answer.items("basis", at_most=rows * columns))
     basis = [Answer({"a matrix": A}).matrix("a matrix", rows, columns) for A in answer.items("basis")]
-    commute = all(times(A, rho) == times(rho_out, A) for A in basis)
+    commute = count > 0 and all(times(A, rho) == times(rho_out, A) for A in basis)
     flat = [[QQ(x.numerator, x.denominator) for row in A for x in row] for A in basis]
-    free = commute and count > 0 and DomainMatrix(flat, (count, rows * columns), QQ).rank() == count
+    free = commute and DomainMatrix(flat, (count, rows * columns), QQ).rank() == count
     whole = free and count == commuting(rho, rho_out)
-    yield Item(6, "each matrix is equivariant", commute and count > 0, "one is not")
+    yield Item(0, "each matrix is equivariant", commute, "one is not")
     yield Item(4, "they are independent", free, "they are not")
-    yield Item(6, "they span", whole, "there are more equivariant maps")
+    yield Item(12, "they span", whole, "there are more equivariant maps")
 
 
 def times(A: Any, B: Any) -> list[tuple[Any, ...]]:

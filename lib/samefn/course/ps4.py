@@ -1,4 +1,6 @@
-"""Problem set 4, symmetric functions and their weights: latent actions, spare units, heads, a counterexample."""
+"""Problem set 4, symmetric functions and their weights: latent actions, spare units, heads, a
+counterexample.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -39,7 +41,8 @@ def near(A: Any, B: Any, noise: int) -> bool:
 
 @question("ps4", points=20)
 def latent_action(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``order_r``, ``signs_r``, ``order_s``, ``signs_s``: how the quarter turn r and the mirror s act on the units.
+    """``order_r``, ``signs_r``, ``order_s``, ``signs_s``: how the quarter turn r and the mirror s act on
+    the units.
 
     ρ(g)W_1 = W_1R(g) and W_2ρ(g) = R(g)W_2 up to twice the noise, and ρ is an action of the square's group.
     """
@@ -50,7 +53,9 @@ def latent_action(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     for g, name in (("r", "quarter turn"), ("s", "mirror")):
         rows = near(moved_rows(W1, rho[g]), inputs_moved(W1, inverse(given[g])), noise)
         columns = near(moved_columns(W2, rho[g]), [W2[i] for i in inverse(given[g])], noise)
-        yield Item(4, f"{name}: the first layer is equivariant up to the noise", rows, "a row is further away")
+        yield Item(
+            4, f"{name}: the first layer is equivariant up to the noise", rows, "a row is further away"
+        )
         yield Item(3, f"{name}: so is the second", rows and columns, "a column is further away")
         holds[g] = rows and columns
     one = (list(range(m)), [1] * m)
@@ -66,7 +71,8 @@ def inverse(g: list[int]) -> list[int]:
 
 @question("ps4", points=22)
 def layerwise(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``W1``, ``b``, ``W2``, and ``order``, ``signs``: the same invariant function by as many tanh units, layer by layer.
+    """``W1``, ``b``, ``W2``, and ``order``, ``signs``: the same invariant function by as many tanh units,
+    layer by layer.
 
     ρW_1 = W_1R and W_2ρ = W_2 for the cyclic shift R: the weakly identifiable case of B-T4.1.
     """
@@ -75,19 +81,22 @@ def layerwise(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     rho = answer.permutation("order", m), answer.signs("signs", m)
     same = odd(W1, b, zip(*W2)) == odd(given["W1"], given["b"], zip(*given["W2"]))
     alive = same and all(map(any, zip(*W2)))
-    yield Item(6, "the same function", same, "another function")
-    yield Item(4, "no unit dead", alive, "a column of W2 is zero")
+    yield Item(0, "the same function", same, "another function")
+    yield Item(0, "no unit dead", alive, "a column of W2 is zero")
     shifted = inputs_moved(W1, inverse(given["shift"]))
     rows = moved_rows(W1, rho) == shifted and moved_rows([(x,) for x in b], rho) == [(x,) for x in b]
-    yield Item(6, "ρ W1 = W1 R and ρ b = b", alive and rows, "a row has another image")
-    yield Item(6, "W2 ρ = W2", alive and rows and moved_columns(W2, rho) == [tuple(row) for row in W2], "it moves")
+    yield Item(10, "ρ W1 = W1 R and ρ b = b", alive and rows, "a row has another image")
+    yield Item(
+        12, "W2 ρ = W2", alive and rows and moved_columns(W2, rho) == [tuple(row) for row in W2], "it moves"
+    )
 
 
 @question("ps4", points=20)
 def heads(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     """``heads``: the same attention layer by fewer and narrower heads, each with Q, K, V, O.
 
-    A layer is the sum of attention with M_h = QᵀK, followed by R_h = OV, over heads with different M_h (B-ATT).
+    A layer is the sum of attention with M_h = QᵀK, followed by R_h = OV, over heads with different M_h
+    (B-ATT).
     """
     d = len(given["heads"][0]["Q"][0])
     mine = []
@@ -97,10 +106,12 @@ def heads(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     same = attention(mine) == attention(given["heads"])
     keys, values = (sum(len(head[name]) for head in mine) for name in "QV")
     fewest = len(mine) <= given["heads_least"]
-    yield Item(5, "the same function", same, "another function")
-    yield Item(5, "as few heads as there can be", same and fewest, "two heads attend alike")
-    yield Item(5, "key widths add up to the least", same and keys <= given["keys_least"], "they can be narrower")
-    yield Item(5, "value widths too", same and values <= given["values_least"], "they can be narrower")
+    yield Item(0, "the same function", same, "another function")
+    yield Item(6, "as few heads as there can be", same and fewest, "two heads attend alike")
+    yield Item(
+        7, "key widths add up to the least", same and keys <= given["keys_least"], "they can be narrower"
+    )
+    yield Item(7, "value widths too", same and values <= given["values_least"], "they can be narrower")
 
 
 def attention(layer: list[dict[str, Any]]) -> Form:
@@ -115,18 +126,28 @@ def attention(layer: list[dict[str, Any]]) -> Form:
 
 @question("ps4", points=10)
 def not_layerwise(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``W1``, ``W2``: tanh units, the first with row w, whose function is invariant under exchanging the inputs though
+    """``W1``, ``W2``: tanh units, the first with row w, whose function is invariant under exchanging the
+    inputs though
     no signed permutation of the units says so: what B-T4.1 loses without identifiability.
     """
     w = tuple(given["w"])
     W1 = answer.matrix("W1", None, 2)
     W2 = answer.vector("W2", len(W1))
     own = W1[0] == w and all(map(any, W1)) and all(W2) and len(W1) <= 4
-    yield Item(2, "first row w, at most 4 units, none dead", own, "a zero row or weight, or another first row")
+    yield Item(
+        0, "first row w, at most 4 units, none dead", own, "a zero row or weight, or another first row"
+    )
     zero, columns = [Fraction(0)] * len(W1), [(a,) for a in W2]
     exchanged = [(v, u) for u, v in W1]
     function = odd(W1, zero, columns)
     invariant = own and bool(function) and function == odd(exchanged, zero, columns)
     yield Item(4, "a function other than zero, invariant", invariant, "it changes, or it is zero")
-    named = lambda rows: Counter((key, sign * a) for row, a in zip(rows, W2) for key, sign in [up_to_sign(row)])
-    yield Item(4, "no action on the units", invariant and named(W1) != named(exchanged), "the units are exchanged, too")
+    named = lambda rows: Counter(
+        (key, sign * a) for row, a in zip(rows, W2) for key, sign in [up_to_sign(row)]
+    )
+    yield Item(
+        6,
+        "no action on the units",
+        invariant and named(W1) != named(exchanged),
+        "the units are exchanged, too",
+    )

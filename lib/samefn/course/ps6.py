@@ -18,4 +18,6 @@ def near(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     d = len(up[0])
     miss = max(abs(Fraction(i == j) + P[i * d + j]) for i in range(d) for j in range(d))
     for points, goal in zip((6, 8, 8, 8), given["goals"]):
-        yield Item(points, f"no entry of I + P_S beyond {goal}", miss <= Fraction(goal), f"one is {float(miss):.3g}")
+        yield Item(
+            points, f"no entry of I + P_S beyond {goal}", miss <= Fraction(goal), f"one is {float(miss):.3g}"
+        )

@@ -1,4 +1,5 @@
-"""Judge a notebook that was handed in, in a process that runs nothing of it: ``python -I -m samefn.course.verify``.
+"""Judge a notebook that was handed in, in a process that runs nothing of it: ``python -I -m
+samefn.course.verify``.
 
 Standard input: one line of JSON, ``{"assignment": ..., "instances": ...}``, then the notebook's file.
 Standard output: for each question ``{"points": ..., "most": ..., "lines": [...]}`` by name; "points" is null
@@ -24,7 +25,8 @@ LARGEST = 20 << 20  # bytes of a notebook
 
 
 def answers_in(notebook: str) -> dict[str, str]:
-    """The recorded answers in a notebook's outputs: their JSON text by "assignment/question", the last of each.
+    """The recorded answers in a notebook's outputs: their JSON text by "assignment/question", the last of
+    each.
 
     Raises :class:`Malformed` if ``notebook`` is not the JSON of a notebook.
     """
