@@ -4,6 +4,8 @@
 # make check                       format, lint, types, the library's tests, the claims on two seeds; no book
 # make page P=skip/relu            build and judge one chapter
 # make new-chapter PART=skip NAME=foo    a chapter and its claim from the templates
+# make course DIR=../cs101 COURSE=cs101 TERM=2027-spring STUDENTS=students.csv    problem sets for nbgrader
+# make regrade DIR=../cs101        verify what was handed in there, and write the points    (ARGS="ps1 --student ann")
 # make format                      repair what `make check` says of the format
 # make lock                        pin the dependencies of pyproject.toml    (ARGS=--upgrade: the newest)
 # make clean                       forget everything that was built or installed
@@ -28,7 +30,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help book page pdf test check quick lint types format new-chapter lock setup clean
+.PHONY: help book page pdf test check quick lint types format course regrade new-chapter lock setup clean
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -62,6 +64,12 @@ types: $(VENV)/.tests
 format: $(VENV)/.tests
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+course: $(VENV)/.book
+	@$(BIN)/python course make "$(DIR)" --course "$(COURSE)" --term "$(TERM)" --students "$(STUDENTS)"
+
+regrade: $(VENV)/.book
+	@$(BIN)/python course regrade "$(DIR)" $(ARGS)
 
 new-chapter:
 	@$(PYTHON) book/_new $(PART) $(NAME)

@@ -19,7 +19,7 @@ from nbgrader.apps import NbGraderAPI
 from traitlets.config.loader import PyFileConfigLoader
 
 import instances
-from notebooks import source, with_instance
+from notebooks import STUBS, practice, source, with_instance
 from regrade import regrade
 from samefn.course.questions import ASSIGNMENTS
 
@@ -28,12 +28,13 @@ CONFIG = """\
 c = get_config()
 c.CourseDirectory.course_id = {course!r}
 c.CourseDirectory.root = {root!r}
-c.ClearSolutions.code_stub = {{"python": "# your code here"}}
-c.ClearSolutions.text_stub = "*your answer here*"
+c.ClearSolutions = {stubs!r}
 
 # Students' code does not run: `make regrade` verifies what they recorded.  Whoever wants to run it, in a
-container # that holds neither source/ nor gradebook.db nor the secret, makes both True. c.Execute.enabled
-= False c.ClearOutput.enabled = False c.Execute.timeout = 120  # seconds for each cell
+# container that holds neither source/ nor gradebook.db nor the secret, makes both True.
+c.Execute.enabled = False
+c.ClearOutput.enabled = False
+c.Execute.timeout = 120  # seconds for each cell
 """
 
 
@@ -48,7 +49,9 @@ def make(folder: Path, course: str, term: str, students: list[dict[str, str]]) -
         raise SystemExit(f"COURSE and TERM must be those of {folder}, {settings.read_text()}, got {identity}")
     settings.write_text(identity)
     key = secret(folder)
-    (folder / "nbgrader_config.py").write_text(CONFIG.format(course=course, root=str(folder.resolve())))
+    (folder / "nbgrader_config.py").write_text(
+        CONFIG.format(course=course, root=str(folder.resolve()), stubs=STUBS)
+    )
     book, nbgrader = open_course(folder)
     with book:
         for student in students:
@@ -57,9 +60,7 @@ def make(folder: Path, course: str, term: str, students: list[dict[str, str]]) -
     (folder / "gradebook.db").chmod(0o600)
     for assignment in ASSIGNMENTS:
         name = f"{assignment}.ipynb"
-        given = {"assignment": assignment, "student": "practice"}
-        drawn = instances.draw(assignment, b"practice", "practice", "practice", "practice")
-        write(folder / "source" / assignment / name, source(assignment, given | {"instances": drawn}))
+        write(folder / "source" / assignment / name, source(assignment, practice(assignment)))
         (folder / "source").chmod(0o700)
         done = nbgrader.generate_assignment(assignment, force=True)
         if not done["success"]:

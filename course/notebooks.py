@@ -12,13 +12,18 @@ from pathlib import Path
 
 import jupytext
 import yaml
+from nbconvert.preprocessors import ClearOutputPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.preprocessors import ClearSolutions, LockCells
+from traitlets.config import Config
 
+import instances
 from samefn.course.questions import questions
 
 SETS = Path(__file__).with_name("sets")
 CONFIG = Path(__file__).parents[1] / "_config.yml"  # the repository's address stands there
+STUBS = {"code_stub": {"python": "# your code here"}, "text_stub": "*your answer here*"}
 INSTANCE = '''\
 # Your instance: leave this cell as it is.
 try:
@@ -59,6 +64,20 @@ def source(assignment: str, instance: dict) -> NotebookNode:
     notebook.cells = cells
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def practice(assignment: str) -> dict:
+    """The instance of a published key, for readers who belong to no course."""
+    drawn = instances.draw(assignment, b"practice", "practice", "practice", "practice")
+    return {"assignment": assignment, "student": "practice", "instances": drawn}
+
+
+def release(assignment: str) -> NotebookNode:
+    """The notebook without solutions, as `nbgrader generate_assignment` makes it, for the site."""
+    notebook, config = source(assignment, practice(assignment)), Config({"ClearSolutions": STUBS})
+    for step in (ClearSolutions(config=config), LockCells(), ClearOutputPreprocessor()):
+        notebook, _ = step.preprocess(notebook, {})
     return notebook
 
 

@@ -27,9 +27,11 @@ def name_the_site(app, config):
     config.html_baseurl = config.ogp_site_url = site
     config.ogp_site_name = config.html_title
     config.notfound_urls_prefix = f"/{repository}/"
-    notebooks = f"https://colab.research.google.com/github/{organisation}/{repository}/blob/{BRANCH}/book"
+    colab = f"https://colab.research.google.com/github/{organisation}/{repository}/blob/{BRANCH}"
+    binder = f"https://mybinder.org/v2/gh/{organisation}/{repository}/{BRANCH}?urlpath=lab/tree"
     config.myst_url_schemes = dict.fromkeys(("http", "https", "mailto")) | {
-        "colab": notebooks + "/{{path}}.ipynb",
+        "colab": colab + "/{{path}}.ipynb",
+        "binder": binder + "/{{path}}.ipynb",
         "repository": config.html_theme_options["repository_url"] + "/{{path}}?{{query}}",
     }
     citation = Path(app.srcdir, "CITATION.cff")
