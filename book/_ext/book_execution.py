@@ -51,10 +51,11 @@ SOURCES = "the book's text"
 def fingerprints(root):
     """Hash of each module of the library, by its file; data count with their package.
 
-    Under SOURCES, the hash of the book's text, for pages that read the chapters to list what is in them.
+    Under SOURCES, the hash of the book's text, for pages that read chapters and problem sets to list them.
     """
     library, digests = root / "lib", defaultdict(hashlib.sha256)
-    for path in [root / "_toc.yml", *sorted((root / "book").glob("*/*.md"))]:
+    sources = [*(root / "book").glob("*/*.md"), *(root / "course" / "sets").glob("*.md")]
+    for path in [root / "_toc.yml", *sorted(sources)]:
         digests[SOURCES].update(path.read_bytes())
     for path in sorted(library.rglob("*")):
         if not path.is_file() or path.parent.name == "__pycache__" or path.name.startswith("."):
