@@ -1,4 +1,4 @@
-"""For those who teach with the book: problem sets as they are released, and all figures with their credit lines."""
+"""For those who teach with the book: problem sets as they are released, and all figures with credit lines."""
 
 import re
 import sys

@@ -29,7 +29,11 @@ def test_stream_is_uniform_enough_and_fixed():
     stream = Stream(SECRET, "a")
     counts = np.bincount([stream.randint(0, 6) for _ in range(70_000)], minlength=7)
     assert abs(counts - 10_000).max() < 500  # five standard deviations
-    assert Stream(SECRET, "a").randbytes(9) == Stream(SECRET, "a").randbytes(9) != Stream(SECRET, "b").randbytes(9)
+    assert (
+        Stream(SECRET, "a").randbytes(9)
+        == Stream(SECRET, "a").randbytes(9)
+        != Stream(SECRET, "b").randbytes(9)
+    )
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)

@@ -8,6 +8,7 @@ import csv
 import shutil
 
 import nbformat
+import notebooks
 from nbgrader.api import Gradebook
 
 from students import POINTS, SET, course, hand_in, nbgrader, solutions
@@ -60,6 +61,8 @@ def what_is_released_is_clean(folder):
     secret = (folder / "secret").read_text()
     assert "BEGIN" not in text and "HIDDEN" not in text and "linalg" not in text and secret not in text
     released = nbformat.reads(text, as_version=4)
+    on_the_site = notebooks.release(SET)  # what Colab and Binder open
+    assert [cell.source for cell in released.cells] == [cell.source for cell in on_the_site.cells]
     grading = [cell.metadata.get("nbgrader", {}) for cell in released.cells]
     worth = {
         said["grade_id"].removeprefix(f"{SET}-"): said["points"] for said in grading if said.get("grade")

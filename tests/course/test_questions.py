@@ -29,8 +29,8 @@ def mixed(values, *names, by_columns=()):
     return changed(values, **rows, **columns)
 
 
-# For each question: wrong answers made of the right one and the instance, each with the most points that it may
-# have and words of the feedback; and right answers of another make.
+# For each question: wrong answers made of the right one and the instance, each with the most points that it
+# may have and words of the feedback; and right answers of another make.
 WRONG, RIGHT = {}, {}
 
 

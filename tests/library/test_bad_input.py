@@ -21,6 +21,7 @@ import torch
 import samefn
 from samefn import DeepMLP, GatedMLP, Residual, Stack, claims
 from samefn.activations import get
+from samefn.course import ProblemSet
 from samefn.draw import Draw
 from samefn.equivariance import attention, finite, groups, heads
 from samefn.equivariance.alignment import Symmetry
@@ -44,8 +45,9 @@ class Nothing:
 def public():
     """Every public function and method of the library by its name, and the constructors of its classes."""
     for info in pkgutil.walk_packages(samefn.__path__, "samefn."):
-        if info.name == "samefn.arguments" or re.match(r"samefn\.claims\.(?!ledger)", info.name):
-            continue  # what does the checking, and the checks of a claim, which its registry calls
+        if info.name == "samefn.arguments" or re.match(r"samefn\.(claims\.(?!ledger)|course\.)", info.name):
+            continue  # what does the checking; the checks of a claim, which its registry calls; what reads
+            # students' answers, where anything may come in: tests/course
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             if name.startswith("_") or getattr(value, "__module__", None) != info.name:
@@ -155,6 +157,10 @@ def g():
     return Draw(0)
 
 
+def problem_set():
+    return '{"assignment": "ps6", "student": "me", "instances": {"near": {}}}'
+
+
 def block(d=2, m=3):
     return random_mlp(d, m, generator=g())
 
@@ -225,6 +231,14 @@ WRONG = {
     "claims.Claim.check": [("name", lambda f: f(claims.get("A-D1"), "no_such_check"))],
     "claims.check": [("claim_id", lambda f: f("A-T9")), ("name", lambda f: f("A-D1", "no_such_check"))],
     "claims.get": [("claim_id", lambda f: f("a-d1")), ("claim_id", lambda f: f(""))],
+    "course.ProblemSet": [
+        ("text", lambda f: ProblemSet("")),
+        ("text", lambda f: ProblemSet("{}")),
+        ("text", lambda f: ProblemSet("[1]")),
+        ("assignment", lambda f: ProblemSet(problem_set().replace("ps6", "ps7"))),
+    ],
+    "course.ProblemSet.points": [("name", lambda f: f(ProblemSet(problem_set()), "far"))],
+    "course.ProblemSet.record": [("name", lambda f: f(ProblemSet(problem_set()), "far", S=[]))],
     "draw.Draw.choice": [("options", lambda f: f(g(), [])), ("options", lambda f: f(g(), 3))],
     "draw.Draw.integer": [("high", lambda f: f(g(), 2, 2))],
     "draw.Draw.integers": [("high", lambda f: f(g(), 3, 1, 4)), ("shape", lambda f: f(g(), 0, 2, -1))],

@@ -164,7 +164,7 @@ def reader(wheel, tmp_path_factory):
     return python
 
 
-@pytest.mark.parametrize("page", OUTSIDE)
+@pytest.mark.parametrize("page", [*OUTSIDE, "course/ps1"])  # a problem set needs nothing more than a chapter
 def test_a_notebook_runs_from_outside(site, reader, tmp_path, page):
     notebook = tmp_path / "notebook" / Path(page).with_suffix(".ipynb").name
     notebook.parent.mkdir()

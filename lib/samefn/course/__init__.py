@@ -25,7 +25,18 @@ class ProblemSet:
     """A student's copy of one problem set: the instance, and the answers that were recorded.
 
     ``text`` is JSON: "assignment", "student", and for each question its instance in integers.
-    Raises ValueError if it is none, or of no known assignment.
+    Raises ValueError if it is none, or of no known assignment; so do the methods for an unknown question.
+
+    >>> from samefn.course import ProblemSet
+    >>> import json
+    >>> near = {"up": [[1, 0], [0, 1]], "down": [[-100, 0], [0, -100]]}
+    >>> near["goals"] = ["0.5", "0.25", "0.1", "0.03"]
+    >>> given = {"assignment": "ps6", "student": "me", "instances": {"near": near}}
+    >>> mine = ProblemSet(json.dumps(given))
+    >>> mine.record("near", S=[0, 1])
+    recorded answer ps6/near {"S": [0, 1]}
+    >>> mine.points("near")
+    30
     """
 
     def __init__(self, text: str) -> None:
@@ -44,7 +55,7 @@ class ProblemSet:
 
     def _question(self, name: str) -> Question:
         if name not in self._questions:
-            raise KeyError(f"name must be one of {', '.join(self._questions)}, got {name!r}")
+            raise ValueError(f"name must be one of {', '.join(self._questions)}, got {name!r}")
         return self._questions[name]
 
     def record(self, name: str, **values: Any) -> None:

@@ -24,7 +24,15 @@ FRACTION = re.compile(r"[+-]?\d{1,18}(/[1-9]\d{0,17})?")
 
 
 class Malformed(ValueError):
-    """An answer that is not of the form that the question asks for; the message says which and how."""
+    """An answer that is not of the form that the question asks for; the message says which and how.
+
+    >>> from samefn.course.answers import Malformed, read_number
+    >>> try:
+    ...     read_number("pi")
+    ... except Malformed as error:
+    ...     print(error)
+    a number must be a finite number, got 'pi'
+    """
 
 
 def plain(value: Any, name: str) -> Any:

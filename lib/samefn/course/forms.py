@@ -13,13 +13,14 @@ from fractions import Fraction
 
 from .answers import Malformed
 
-Vector = Sequence[Fraction]
-Form = dict[Hashable, tuple[Fraction, ...]]
+Number = int | Fraction
+Vector = Sequence[Number]
+Form = dict[Hashable, tuple[Number, ...]]
 
 __all__ = ["Form", "gated", "linear", "odd", "outer", "plus", "positively_homogeneous", "shifted"]
 
 
-def outer(a: Vector, u: Vector) -> tuple[Fraction, ...]:
+def outer(a: Vector, u: Vector) -> tuple[Number, ...]:
     """The entries of a uᵀ, row by row.
 
     >>> from samefn.course.forms import outer
@@ -39,7 +40,7 @@ def plus(*forms: Form) -> Form:
     total: Form = {}
     for form in forms:
         for name, value in form.items():
-            old = total.get(name, (Fraction(0),) * len(value))
+            old = total.get(name, (0,) * len(value))
             total[name] = tuple(x + y for x, y in zip(old, value, strict=True))
     return {name: value for name, value in total.items() if any(value)}
 
@@ -54,9 +55,7 @@ def linear(matrix: Iterable[Vector], constant: Vector = ()) -> Form:
     return plus({"linear": tuple(entry for row in matrix for entry in row)}, {"constant": tuple(constant)})
 
 
-def positively_homogeneous(
-    up: Iterable[Vector], down: Iterable[Vector], slope: Fraction, kink: Fraction
-) -> Form:
+def positively_homogeneous(up: Iterable[Vector], down: Iterable[Vector], slope: Number, kink: Number) -> Form:
     """Of Σ a_i σ(u_i·x) with σ(z) = slope z + kink |z|; ``down`` lists the columns a_i.
 
     The units' names are their lines: the |u·x| of different lines are independent of each other and of linear
@@ -79,7 +78,7 @@ def positively_homogeneous(
     return plus(*forms)
 
 
-def shifted(up: Iterable[Vector], bias: Vector, down: Iterable[Vector], slope: Fraction) -> Form:
+def shifted(up: Iterable[Vector], bias: Vector, down: Iterable[Vector], slope: Number) -> Form:
     """Of Σ a_i σ(u_i·x + b_i) with σ(z) = slope z + an even function that has no other symmetry (GELU, SiLU,
     softplus): the units' names are ±(u, b) (A-T10).
 
@@ -130,13 +129,13 @@ def gated(gate: Iterable[Vector], up: Iterable[Vector], down: Iterable[Vector]) 
     return plus(*forms)
 
 
-def up_to_sign(vector: Vector) -> tuple[tuple[Fraction, ...], int]:
+def up_to_sign(vector: Vector) -> tuple[tuple[Number, ...], int]:
     """The vector with its first nonzero entry positive, and the sign that does it; 0 for the zero vector."""
     sign = next((1 if entry > 0 else -1 for entry in vector if entry), 0)
     return tuple(sign * entry for entry in vector), sign
 
 
-def scaled(vector: Vector, factor: Fraction) -> tuple[Fraction, ...]:
+def scaled(vector: Vector, factor: Number) -> tuple[Number, ...]:
     return tuple(factor * entry for entry in vector)
 
 

@@ -21,7 +21,7 @@ def total(up: Any, down: Any, units: Any) -> tuple[Fraction, ...]:
     """P_S, row by row; ``down`` lists the columns a_i."""
     products = [outer(down[i], up[i]) for i in units]
     zero = (Fraction(0),) * (len(up[0]) * len(down[0]))
-    return tuple(map(sum, zip(zero, *products)))
+    return tuple(sum(entries, Fraction(0)) for entries in zip(zero, *products))
 
 
 def multiple_of_identity(factor: int, d: int) -> Matrix:
@@ -39,7 +39,7 @@ def left_over(skip: Any, up: Any, down: Any, units: Any) -> tuple[Fraction, ...]
 
 def bound(Y: Any, skip: Any, up: Any, down: Any) -> Fraction:
     """⟨Y, M⟩ + Σ min(0, 6 a_iᵀYu_i), a lower bound of ⟨Y, M + 6P_S⟩ over all S (X-CERT)."""
-    inner = lambda a, b: sum(x * y for x, y in zip(a, b))
+    inner = lambda a, b: sum((x * y for x, y in zip(a, b)), Fraction(0))
     overlaps = [inner(flat(Y), outer(a, u)) for u, a in zip(up, down)]
     return inner(flat(Y), flat(skip)) + sum(min(Fraction(0), 2 * SLOPE * overlap) for overlap in overlaps)
 
