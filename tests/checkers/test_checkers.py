@@ -10,8 +10,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from on_page import BOOK, checker
 
+from on_page import BOOK, checker
 from samefn.pages.contents import contents
 
 HERE = Path(__file__).parent
