@@ -50,6 +50,6 @@ def wrong(page):
         (torch.eye(d + 1), "shape"),
         (torch.eye(d).tolist(), "torch tensor"),
         (-improved(page, 300), "proves nothing"),
-        (torch.eye(d) + down @ up, "proves nothing"),
+        (torch.eye(d) + down @ up, "Coefficients in [0, 1]"),
         (Y, "Coefficients in [0, 1]"),
     ]
