@@ -87,8 +87,8 @@ def _(a, given):
 @wrong("decide")
 def _(a, given):
     swapped = [{"S": []} if "Y" in v else {"Y": np.eye(4).tolist()} for v in a["verdicts"]]
-    yield {"verdicts": swapped}, 0, "at least three"
-    yield {"verdicts": [*a["verdicts"][:2], *swapped[2:]]}, 0, "at least three"
+    yield {"verdicts": swapped}, 0, "this S does not"
+    yield {"verdicts": [*a["verdicts"][:2], *swapped[2:]]}, 0, "only if three are"
     yield {"verdicts": [*a["verdicts"][:4], *swapped[4:]]}, 16, ""
     yield {"verdicts": [v | {"S": [0], "Y": np.eye(4).tolist()} for v in a["verdicts"]]}, 0, "and not both"
 

@@ -1,8 +1,8 @@
 """The questions of the problem sets, and how an answer is verified: as a witness, never against a key.
 
 A question is a generator function of the instance (what the student was given) and the answer.  It yields one
-:class:`Item` after the other; their points add up to the question's.  A :class:`Malformed` answer gets no
-points for the items that were not reached.
+:class:`Item` after the other; their points add up to the question's.  An item without points is a condition
+for those after it.  Nothing that was not reached, because of that or of a :class:`Malformed` answer, counts.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Question:
                 points += item.points * item.holds
                 hint = f": {item.hint}" if item.hint and not item.holds else ""
                 lines.append(f"{'✓' if item.holds else '✗'} {item.what}{hint}")
+                if not (item.holds or item.points):
+                    break
         except Malformed as error:
             lines.append(f"✗ {error}")
         return Judged(points, self.points, tuple(lines))

@@ -9,19 +9,30 @@ def right(page):
         factors = torch.tensor([0.2, 0.7, 1.9, 4.3, 11.0])
         sizes = torch.stack([f(t * x).norm() for t in factors])
         k, _ = np.polyfit(factors.log().numpy(), sizes.log().numpy(), 1)
-        ok = all(torch.allclose(f(t * x), t**k * f(x), rtol=1e-7, atol=1e-9) for t in factors)
+        ok = all(torch.allclose(f(t * x), t**k * f(x), rtol=1e-7, atol=0) for t in factors)
         return float(k) if ok else None
 
     def by_median(f, x):
         base = f(x)
-        live = base.abs() > 1e-12
+        live = base.abs() > 1e-9 * base.abs().max()
         k = (f(3 * x)[live] / base[live]).abs().log().median() / np.log(3)
         for t in (0.4, 1.3, 2.7, 7.1):
-            if not torch.allclose(f(t * x), t**k * base, rtol=1e-8, atol=1e-10):
+            if not torch.allclose(f(t * x), t**k * base, rtol=1e-8, atol=0):
                 return None
         return k
 
-    return [by_regression, by_median]
+    def by_rows(f, x):
+        degrees = set()
+        for row in x.split(1):
+            sizes = [float(f(t * row).norm()) for t in (1, 2, 3)]
+            if sizes[0]:
+                same = [t ** np.log2(sizes[1] / sizes[0]) * f(row) - f(t * row) for t in (0.1, 3, 7)]
+                if max(float(gap.norm()) for gap in same) > 1e-7 * sizes[2]:
+                    return None
+                degrees.add(round(np.log2(sizes[1] / sizes[0]), 9))
+        return np.float64(degrees.pop()) if len(degrees) == 1 else None
+
+    return [by_regression, by_median, by_rows]
 
 
 def wrong(page):
@@ -42,10 +53,31 @@ def wrong(page):
     def unchecked(f, x):
         return float((f(2 * x).norm() / f(x).norm()).log2())
 
-    def rounded(f, x):
-        k = round(unchecked(f, x))
-        ok = all(torch.allclose(f(t * x), t**k * f(x), atol=1e-9) for t in (0.3, 1.7))
-        return k if ok else None
+    def rounded(digits):
+        def answer(f, x):
+            k = round(unchecked(f, x), digits)
+            ok = all(torch.allclose(f(t * x), t**k * f(x), atol=1e-9) for t in (0.3, 1.7))
+            return k if ok else None
+
+        return answer
+
+    def close(rtol, atol):
+        def answer(f, x):
+            k = unchecked(f, x)
+            ok = all(torch.allclose(f(t * x), t**k * f(x), rtol, atol) for t in (0.3, 1.7, 5.0))
+            return k if ok else None
+
+        return answer
+
+    def by_rows_at_five(f, x):
+        rows = [row for row in x.split(1) if f(row).any()]
+        degrees = [float((f(5 * row).norm() / f(row).norm()).log() / np.log(5)) for row in rows]
+        ok = all(torch.allclose(f(5 * row), 5**k * f(row), atol=0) for row, k in zip(rows, degrees))
+        return degrees[0] if ok and max(degrees) - min(degrees) < 1e-9 else None
+
+    def zero_is_none(f, x):
+        k = close(1e-9, 0)(f, x)
+        return k if k and k > 1e-9 else None
 
     def sizes_only(f, x):
         k = unchecked(f, x)
@@ -60,6 +92,13 @@ def wrong(page):
         (at_powers_of_two, "powers λ of"),
         (by_first_point, ""),
         (unchecked, "a GELU block"),
-        (rounded, "ReLU to the 1.3"),
+        (rounded(0), "ReLU to the 4/3"),
+        (rounded(1), "ReLU to the 4/3"),
+        (close(1e-5, 1e-8), "1e-12 times a GELU block"),
+        (close(1e-2, 0), "x + x|x|"),
+        (by_rows_at_five, "powers λ of 5"),
+        (zero_is_none, "a normalisation"),
+        (lambda f, x: (f(2 * x) / f(x)).log2(), "a ReLU block"),
+        (lambda f, x: "one", "a ReLU block"),
         (sizes_only, ""),
     ]
