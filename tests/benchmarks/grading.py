@@ -1,4 +1,4 @@
-"""How long thirty submissions of one problem set take: nbgrader's autograde with and without execution, and regrade.
+"""How long thirty submissions of one problem set take: autograde with and without execution, and regrade.
 
 python tests/benchmarks/grading.py [students]
 """

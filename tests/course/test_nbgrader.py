@@ -8,9 +8,9 @@ import csv
 import shutil
 
 import nbformat
-import notebooks
 from nbgrader.api import Gradebook
 
+import notebooks
 from students import POINTS, SET, course, hand_in, nbgrader, solutions
 from submissions import ALL, DISHONEST, HONEST
 
