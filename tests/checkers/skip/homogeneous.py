@@ -46,63 +46,6 @@ def right(page):
     return [by_regression, by_median, by_rows]
 
 
-def at_three(f, x):
-    k = float((f(3 * x).norm() / f(x).norm()).log() / np.log(3))
-    return k if torch.allclose(f(3 * x), 3**k * f(x), atol=1e-9) else None
-
-
-def at_powers_of_two(f, x):
-    k = float((f(2 * x).norm() / f(x).norm()).log2())
-    return k if all(torch.allclose(f(t * x), t**k * f(x), atol=1e-9) for t in (0.5, 2, 4)) else None
-
-
-def by_first_point(f, x):
-    y, z = f(x[:1]).norm(), f(2 * x[:1]).norm()
-    k = float((z / y).log2())
-    ok = all(torch.allclose(f(t * x[:1]), t**k * f(x[:1]), atol=1e-9) for t in (0.3, 1.7))
-    return k if ok else None
-
-
-def unchecked(f, x):
-    return float((f(2 * x).norm() / f(x).norm()).log2())
-
-
-def rounded(digits):
-    def answer(f, x):
-        k = round(unchecked(f, x), digits)
-        ok = all(torch.allclose(f(t * x), t**k * f(x), atol=1e-9) for t in (0.3, 1.7))
-        return k if ok else None
-
-    return answer
-
-
-def close(rtol, atol):
-    def answer(f, x):
-        k = unchecked(f, x)
-        ok = all(torch.allclose(f(t * x), t**k * f(x), rtol, atol) for t in (0.3, 1.7, 5.0))
-        return k if ok else None
-
-    return answer
-
-
-def by_rows_at_five(f, x):
-    rows = [row for row in x.split(1) if f(row).any()]
-    degrees = [float((f(5 * row).norm() / f(row).norm()).log() / np.log(5)) for row in rows]
-    ok = all(torch.allclose(f(5 * row), 5**k * f(row), atol=0) for row, k in zip(rows, degrees))
-    return degrees[0] if ok and max(degrees) - min(degrees) < 1e-9 else None
-
-
-def zero_is_none(f, x):
-    k = close(1e-9, 0)(f, x)
-    return k if k and k > 1e-9 else None
-
-
-def sizes_only(f, x):
-    k = unchecked(f, x)
-    ok = all(abs(float(f(t * x).norm() / f(x).norm()) - t**k) < 1e-9 for t in (0.3, 1.7, 5.0))
-    return k if ok else None
-
-
 def by_rows_at_five(f, x):
     rows = [row for row in x.split(1) if f(row).any()]
     degrees = [float((f(5 * row).norm() / f(row).norm()).log() / np.log(5)) for row in rows]
@@ -131,7 +74,7 @@ def wrong(page):
         (lambda f, x: [1.0], "a ReLU block"),
         (lambda f, x: (f(2 * x) / f(x)).log2(), "a ReLU block"),
         (tested((3,), guess=3), "powers λ of 3"),
-        (tested((0.5, 2, 4)), "powers λ of 2"),
+        (tested((0.5, 2, 4)), "powers λ of"),
         (tested((3,), guess=3, rows=slice(9)), "powers λ of 3"),
         (by_rows_at_five, "powers λ of 5"),
         (tested(several, rows=slice(2, 3)), "x₁ > 0"),
