@@ -187,7 +187,7 @@ def count(up: list, down: list, goal: list) -> int:
 
 
 def draw_certificate(stream: Stream) -> dict:
-    """d = 3, m = 20: a planted Y of trace 2 with entries ±1, ±½ has the bound 24; 18 is asked.  Neither Y
+    """d = 3, m = 20: a planted Y of trace 2 with entries ±1, ±½ has the bound 4; 3 is asked.  Neither Y
     = I nor a
     single entry proves anything.
     """
@@ -200,8 +200,8 @@ def draw_certificate(stream: Stream) -> dict:
             for sign in (1, -1)
         ]
         identity = multiple_of_identity(1, d)
-        if all(bound(Y, multiple_of_identity(12, d), up, down) <= 0 for Y in [identity, *single]):
-            return {"up": up, "down": down, "beta": 18}
+        if all(bound(Y, multiple_of_identity(2, d), up, down) <= 0 for Y in [identity, *single]):
+            return {"up": up, "down": down, "beta": 3}
 
 
 def planted_certificate(stream: Stream, d: int, m: int, largest: int, trace: int) -> tuple[list, list]:

@@ -80,16 +80,14 @@ def rewrite(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
 
 @question("ps1", points=14)
 def certificate(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
-    """``Y`` with entries in [-1, 1] and tr Y · 12 + Σ min(0, 6 a_iᵀYu_i) of at least 18."""
-    d = len(given["up"][0])
+    """``Y`` with entries in [-1, 1] and 2 tr Y + Σ min(0, 6 a_iᵀYu_i) ≥ beta: the skip is x ↦ 2x."""
+    d, beta = len(given["up"][0]), given["beta"]
     Y = answer.matrix("Y", d, d)
     if max(map(abs, flat(Y))) > 1:
         raise Malformed("Y must have entries between -1 and 1, got a larger one")
-    margin = bound(Y, multiple_of_identity(WEIGHT, d), given["up"], given["down"])
+    margin = bound(Y, multiple_of_identity(2, d), given["up"], given["down"])
     yield Item(0, "Y proves that no set works", margin > 0, "its bound is not positive")
-    yield Item(
-        14, f"with a bound of at least {given['beta']}", margin >= given["beta"], "another Y proves more"
-    )
+    yield Item(14, f"with a bound of at least {beta}", margin >= beta, "another Y proves more")
 
 
 @question("ps1", points=24)
