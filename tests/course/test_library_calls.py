@@ -1,5 +1,5 @@
-"""What one call of the library earns: nothing, but for the certificate of problem set 1, which ``absorb`` finds for the
-block with ReLU, and which serves here, too.  The page for teachers says so.
+"""What one call of the library earns: nothing, but for the certificate of problem set 1, which ``absorb``
+finds for the block with ReLU, and which serves here, too.  The page for teachers says so.
 """
 
 import pytest
