@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samefn.course.questions import questions
 from solving import QUESTIONS, instance, judge, recorded
 
 
@@ -318,3 +319,17 @@ def test_wrong_answers(assignment, name):
 def test_right_answers_of_another_make(assignment, name):
     for case in RIGHT[name](recorded(assignment, "ann")[name], instance(assignment, "ann")[name]):
         assert judge(assignment, name, case).points == judge(assignment, name, case).most, case
+
+
+def test_nothing_is_said_beyond_a_condition_that_fails():
+    answer = recorded("ps1", "ann")["spare"]
+    judged = judge("ps1", "spare", changed(answer, up=[[1, 1], *answer["up"][1:]]))
+    assert len(judged.lines) == 1 and "your w" in judged.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("last", "points"), [(-100, 30), (-97, 30), (-103, 30), (-96, 22), (-110, 22), (-75, 14)]
+)
+def test_a_near_miss_is_measured_exactly(last, points):
+    given = {"up": [[1, 0], [0, 1]], "down": [[-100, 0], [0, last]], "goals": ["0.5", "0.25", "0.1", "0.03"]}
+    assert questions("ps6")["near"].judge(given, {"S": [0, 1]}).points == points
