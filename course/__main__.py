@@ -31,7 +31,7 @@ c.CourseDirectory.root = {root!r}
 c.ClearSolutions = {stubs!r}
 
 # Students' code does not run: `make regrade` verifies what they recorded.  To see it run, make both True in
-# a copy of this folder without source/ and secret, in a container; throw the copy away: it could write grades.
+# a copy of this folder without source/ and secret, in a container; throw the copy away: it can write grades.
 c.Execute.enabled = False
 c.ClearOutput.enabled = False
 c.Execute.timeout = 120  # seconds for each cell

@@ -359,7 +359,7 @@ def draw_fewer(stream: Stream) -> dict:
         biases = [*bias[:2], -bias[2], -bias[3], beta, -beta]
         columns = [*down, a, [-x for x in a]]
         up, biases, columns = reordered(stream, up, biases, columns)
-        return {"up": up, "bias": biases, "down": columns, "out": stream.vector(3, 4), "least": 4}
+        return {"up": up, "bias": biases, "down": columns, "out": stream.vector(3, 4)}
 
 
 def draw_equivariant_maps(stream: Stream) -> dict:
@@ -468,7 +468,7 @@ def draw_heads(stream: Stream) -> dict:
                 max(abs(x) for row in head["Q"] + head["K"] + head["V"] for x in row) <= 9 for head in made
             )
         ):
-            return {"heads": stream.shuffled(made), "heads_least": 2, "keys_least": 3, "values_least": 4}
+            return {"heads": stream.shuffled(made)}
 
 
 def multiplied(A: list, B: list) -> list[list[int]]:

@@ -40,7 +40,10 @@ def recorded(assignment, student, solved=True):
                 exec(compile(ast.parse(source), assignment, "exec"), names)
     finally:
         samefn.course.display = before
-    texts = [repr(output).removeprefix(f"recorded answer {assignment}/").split(" ", 1) for output in shown]
+    texts = [
+        repr(output).split("\n")[0].removeprefix(f"recorded answer {assignment}/").split(" ", 1)
+        for output in shown
+    ]
     return {name: parse(text) for name, text in texts}
 
 

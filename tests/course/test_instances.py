@@ -18,7 +18,7 @@ from samefn.course.questions import ASSIGNMENTS
 from solving import QUESTIONS, SECRET
 
 IDS = [f"s{number}" for number in range(1000)]
-FIRST = "357c5a"
+FIRST = "a6e7b6"
 
 
 def drawn(assignment, name, student):
@@ -142,7 +142,7 @@ def align(given):
 
 
 def fewer(given):
-    assert len(given["up"]) == 6 and given["least"] == 4
+    assert len(given["up"]) == 6
     pairs = {max((*u, b), (*(-x for x in u), -b)) for u, b in zip(given["up"], given["bias"])}
     assert len(pairs) == 5  # of which the even part of one cancels
 

@@ -46,11 +46,11 @@ def right(name):
 @wrong("sets")
 def _(a, given):
     first, second = a["sets"]
-    yield {"sets": [first, first]}, 8, "and they are two"
-    yield {"sets": [first[:-1], second]}, 4, "do not cancel"
-    yield {"sets": [[i for i in range(12) if i not in first], second]}, 4, "do not cancel"
+    yield {"sets": [first, first]}, 5, "the first again"
+    yield {"sets": [first[:-1], second]}, 5, "do not cancel"
+    yield {"sets": [[i for i in range(12) if i not in first], second]}, 5, "do not cancel"
     yield {"sets": [first]}, 0, "2 entries, got 1"
-    yield {"sets": [[i + 1 for i in first], second]}, 4, ""
+    yield {"sets": [[i + 1 for i in first], second]}, 5, ""
 
 
 @right("sets")
@@ -121,7 +121,7 @@ def _(a, given):
     yield changed(a, down=times(a["down"], 0.5)), 0, "another linear function"
     yield changed(a, gate=[a["gate"][0]] * 6), 0, "gates remain"
     zero = {"gate": np.zeros((3, 3)).tolist(), "up": np.eye(3).tolist(), "down": times(given["M"], 2)}
-    yield zero, 0, "no gate row zero"
+    yield zero, 0, "no row of gate"
 
 
 @right("gate")
@@ -189,10 +189,10 @@ def _(a, given):
 @wrong("equivariant_maps")
 def _(a, given):
     basis = a["basis"]
-    yield {"basis": [*basis, basis[0]]}, 0, "they are not"
+    yield {"basis": [*basis, basis[0]]}, 12, "they are not"
     yield {"basis": basis[:2]}, 4, "more equivariant maps"
     yield {"basis": [np.ones((4, 5)).tolist()]}, 0, "one is not"
-    yield {"basis": []}, 0, "one is not"
+    yield {"basis": []}, 0, "there is none"
 
 
 @right("equivariant_maps")

@@ -35,6 +35,10 @@ class ProblemSet:
     >>> mine = ProblemSet(json.dumps(given))
     >>> mine.record("near", S=[0, 1])
     recorded answer ps6/near {"S": [0, 1]}
+    ✓ no entry of I + P_S beyond 0.5
+    ✓ no entry of I + P_S beyond 0.25
+    ✓ no entry of I + P_S beyond 0.1
+    ✓ no entry of I + P_S beyond 0.03
     >>> mine.points("near")
     30
     """
@@ -85,10 +89,10 @@ class ProblemSet:
 
 
 class _Recorded:
-    """In the notebook's file the answer as JSON; on the screen what the checker says."""
+    """In the notebook's file the answer as JSON, in one line; on the screen what the checker says."""
 
     def __init__(self, assignment: str, name: str, text: str, judged: Judged) -> None:
-        self.text = f"{MARK} {assignment}/{name} {text}"
+        self.text = "\n".join([f"{MARK} {assignment}/{name} {text}", *judged.lines])
         self.name, self.judged = name, judged
 
     def __repr__(self) -> str:

@@ -52,9 +52,11 @@ def sets(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     skip = multiple_of_identity(WEIGHT, len(up[0]))
     works = [not any(left_over(skip, up, down, S)) for S in found]
     hint = "its linear parts do not cancel"
-    yield Item(4, "the first set lets the block absorb its skip", works[0], hint)
-    yield Item(4, "so does the second", works[1], hint)
-    yield Item(2, "and they are two", all(works) and found[0] != found[1], "both must work, and differ")
+    yield Item(5, "the first set lets the block absorb its skip", works[0], hint)
+    second = works[1] and found[0] != found[1]
+    yield Item(
+        5, "so does the second, another one", second, hint if not works[1] else "it is the first again"
+    )
 
 
 @question("ps1", points=12)
@@ -131,15 +133,9 @@ def spare(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     none = not any(not any(left_over(skip, up, down, S)) for S in subsets)
     old = positively_homogeneous(up, down, SLOPE, KINK)
     new = positively_homogeneous(new_up, new_down, SLOPE, KINK)
-    own = list(up[0]) == list(w) and live
-    yield Item(
-        0, "first row w, no row or column zero", own, "the block must be made with your w, all units alive"
-    )
-    yield Item(2, "no S works", own and none, "one of the 16 sets does")
-    same = len(new_up) <= 4 and plus(linear(skip), old) == new
-    yield Item(
-        10,
-        "12x + B(x) without a skip, width at most 4",
-        own and none and same,
-        "another function, or too wide",
-    )
+    yield Item(0, "first row w", list(up[0]) == list(w), "the block must be made with your w")
+    yield Item(0, "no row and no a_i zero", live, "all units must be alive")
+    yield Item(2, "no S works", none, "one of the 16 sets does")
+    slim, same = len(new_up) <= 4, plus(linear(skip), old) == new
+    what = "12x + B(x) without a skip, width at most 4"
+    yield Item(10, what, none and slim and same, "another function" if slim else "too wide")

@@ -11,6 +11,8 @@ from .answers import Answer
 from .forms import plus, shifted
 from .questions import Item, question
 
+FEWEST = 4  # units of ``fewer``, by construction
+
 
 @question("ps3", points=20)
 def align(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
@@ -57,11 +59,9 @@ def fewer(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
         shifted(given["up"], given["bias"], given["down"], slope), {"constant": tuple(given["out"])}
     )
     got = plus(shifted(up, bias, down, slope), {"constant": out})
-    less, least = len(up) < len(given["up"]), len(up) <= given["least"]
-    yield Item(
-        8, "fewer units, the same function", less and got == wanted, "another function, or not fewer units"
-    )
-    yield Item(16, "as few as there can be", least and got == wanted, "fewer are possible")
+    yield Item(0, "the same function", got == wanted, "another function")
+    yield Item(8, "fewer units", len(up) < len(given["up"]), "not fewer")
+    yield Item(16, "as few as there can be", len(up) <= FEWEST, "fewer are possible")
 
 
 @question("ps3", points=16)
@@ -72,12 +72,11 @@ def equivariant_maps(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
     count = len(answer.items("basis", at_most=rows * columns))
     basis = [Answer({"a matrix": A}).matrix("a matrix", rows, columns) for A in answer.items("basis")]
     commute = count > 0 and all(times(A, rho) == times(rho_out, A) for A in basis)
+    yield Item(0, "each matrix is equivariant", commute, "one is not" if basis else "there is none")
     flat = [[QQ(x.numerator, x.denominator) for row in A for x in row] for A in basis]
-    free = commute and DomainMatrix(flat, (count, rows * columns), QQ).rank() == count
-    whole = free and count == commuting(rho, rho_out)
-    yield Item(0, "each matrix is equivariant", commute, "one is not")
-    yield Item(4, "they are independent", free, "they are not")
-    yield Item(12, "they span", whole, "there are more equivariant maps")
+    rank = DomainMatrix(flat, (count, rows * columns), QQ).rank()
+    yield Item(4, "they are independent", rank == count, "they are not")
+    yield Item(12, "they span", rank == commuting(rho, rho_out), "there are more equivariant maps")
 
 
 def times(A: Any, B: Any) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from .answers import Answer
 from .forms import Form, odd, outer, plus, up_to_sign
 from .questions import Item, question
 
+HEADS, KEYS, VALUES = 2, 3, 4  # least number of heads and sums of widths, by construction
 Signed = tuple[list[int], list[int]]  # unit i goes where sign_i times unit order_i was
 
 
@@ -105,13 +106,11 @@ def heads(given: dict[str, Any], answer: Answer) -> Iterator[Item]:
         mine.append({"Q": Q, "K": part.matrix("K", len(Q), d), "V": V, "O": part.matrix("O", d, len(V))})
     same = attention(mine) == attention(given["heads"])
     keys, values = (sum(len(head[name]) for head in mine) for name in "QV")
-    fewest = len(mine) <= given["heads_least"]
+    fewest = len(mine) <= HEADS
     yield Item(0, "the same function", same, "another function")
     yield Item(6, "as few heads as there can be", same and fewest, "two heads attend alike")
-    yield Item(
-        7, "key widths add up to the least", same and keys <= given["keys_least"], "they can be narrower"
-    )
-    yield Item(7, "value widths too", same and values <= given["values_least"], "they can be narrower")
+    yield Item(7, "key widths add up to the least", same and keys <= KEYS, "they can be narrower")
+    yield Item(7, "value widths too", same and values <= VALUES, "they can be narrower")
 
 
 def attention(layer: list[dict[str, Any]]) -> Form:

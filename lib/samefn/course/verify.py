@@ -39,7 +39,8 @@ def answers_in(notebook: str) -> dict[str, str]:
                 text = output.get("data", {}).get("text/plain", "")
                 text = text if isinstance(text, str) else "".join(text)
                 if text.startswith(f"{MARK} "):
-                    name, _, answer = text.removeprefix(f"{MARK} ").partition(" ")
+                    line = text.removeprefix(f"{MARK} ").split("\n", 1)[0]
+                    name, _, answer = line.partition(" ")
                     found[name] = answer
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
