@@ -1,5 +1,6 @@
 """Answers to relu-exercise-decide."""
 
+import numpy as np
 import torch
 from scipy.optimize import lsq_linear
 
@@ -18,7 +19,11 @@ def right(page):
         near = (matrices @ chi.round() + torch.eye(up.shape[1]).flatten()).norm() < 1e-8
         return torch.where(chi.round() == 1)[0].tolist() if near else None
 
-    return [by_bounded_least_squares, by_pseudoinverse]
+    def whole_numbers_of_numpy(up, down):
+        S = by_pseudoinverse(up, down)
+        return None if S is None else np.array(S)
+
+    return [by_bounded_least_squares, by_pseudoinverse, whole_numbers_of_numpy]
 
 
 def wrong(page):
@@ -40,9 +45,32 @@ def wrong(page):
         chi = -coefficients(up, down)
         return chi.round().nonzero().flatten().tolist() if chi.min() > -0.1 else None
 
+    def by(works):
+        def rounded(up, down):
+            S = always(up, down)
+            return S if works(down[:, S] @ up[S], len(up[0])) else None
+
+        return rounded
+
+    def indicator(up, down):
+        chi = coefficients(up, down) > 0.5
+        return chi.numpy()
+
+    def from_one(up, down):
+        return [i + 1 for i in always(up, down)]
+
     return [
-        (never, "not None"),
+        (by(lambda P, d: abs(P.trace() + d) < 1e-9), "off the diagonal"),
+        (by(lambda P, d: abs(torch.det(-P) - 1) < 1e-9), "off the diagonal"),
+        (by(lambda P, d: torch.allclose(P.diagonal(), -torch.ones(d))), "off the diagonal"),
+        (by(lambda P, d: (P + torch.eye(d)).abs().max() < 1e-3), "moved by 1e-4"),
+        (by(lambda P, d: torch.linalg.matrix_rank(P) == d), "moved by 1e-4"),
+        (indicator, "0-based"),
+        (from_one, "0-based"),
+        (lambda up, down: 3, "you gave 3"),
+        (lambda up, down: float("nan"), "you gave nan"),
+        (never, "you gave None"),
         (always, "moved by 1e-4"),
         (whole_coefficients_are_enough, "(1,0), (1,1)"),
-        (plus_identity, "not None"),
+        (plus_identity, "you gave None"),
     ]
