@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import torch
 
 
 def separates(v, rows):
@@ -21,12 +22,33 @@ def right(page):
         base = 4 * max(abs(entry) for row in rows for entry in row) + 1
         return np.array([base**p for p in range(len(rows[0]))])
 
-    return [by_search, by_digits]
+    def by_whole_tensor(rows):
+        return torch.tensor(by_search(rows))
+
+    return [by_search, by_digits, by_whole_tensor]
 
 
 def wrong(page):
+    def powers(base):
+        return lambda rows: tuple(base(rows) ** p for p in range(len(rows[0])))
+
+    def largest(rows):
+        return max(abs(entry) for row in rows for entry in row)
+
+    def taken_out(rows):
+        v = (1,) * len(rows[0])
+        rows.clear()
+        return v
+
     return [
-        (lambda rows: None, "you gave None"),
+        (powers(lambda rows: 1000), "sends the rows (1000, 0) and (0, 1)"),
+        (powers(lambda rows: 10 * len(rows)), "sends the rows"),
+        (powers(lambda rows: 2 * largest(rows)), "(1, 0) and (1, -1)"),
+        (powers(lambda rows: largest(rows) + 1), "(1, 0) and (1, -1)"),
+        (lambda rows: 7.3 * torch.pi ** torch.arange(len(rows[0])), "integers"),
+        (lambda rows: 3, "2 integers, not 3"),
+        (taken_out, "sends the rows"),
+        (lambda rows: None, "not None"),
         (lambda rows: (1,) * len(rows[0]), "to"),
         (lambda rows: tuple(range(1, len(rows[0]) + 1)), "sends"),
         (lambda rows: tuple(2**p for p in range(len(rows[0]))), "sends"),
