@@ -6,6 +6,14 @@ from collections import Counter
 import numpy as np
 
 
+class Equal:
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+
 def pairs(l):
     return itertools.product(range(-l, l + 1), repeat=4)
 
@@ -56,6 +64,10 @@ def wrong(page):
                 found += bool((X.round() == X).all() and abs(X).max() <= l)
         return found
 
+    def by_share(l):
+        """A share times a total: no whole number, not even where it is near the right one."""
+        return unit_determinant(l) / len(grid := list(pairs(l))) * len(grid)
+
     return [
         (lambda l: 0, "for l = 1"),
         (lambda l: None, "for l = 1"),
@@ -65,4 +77,7 @@ def wrong(page):
         (of_the_grid_points, "for l = 2"),
         (in_floats, "for l ="),
         (lambda l: float("nan"), "nan"),
+        (lambda l: Equal(), "whole number"),
+        (lambda l: np.array([40, 120]), "whole number"),
+        (lambda l: by_share(l), "whole number"),
     ]
