@@ -1,5 +1,8 @@
 """Answers to summary-exercise-own."""
 
+import math
+
+import numpy as np
 import sympy
 import torch
 
@@ -12,7 +15,12 @@ def mine(slope=0.5, function=lambda z: z / 2 + (1 + z**2).sqrt(), expression=Non
 
 
 def right(page):
+    def both(z):  # for a tensor and for a symbol
+        return 0.5 * z + (1 + z**2) ** 0.5
+
     return [
+        mine(function=both, expression=both),
+        mine(function=both, slope=np.float64(0.5)),
         mine(function=lambda z: 0.5 * z + torch.hypot(z, torch.ones_like(z)), name="other"),
         mine(expression=lambda z: (z + sympy.sqrt(4 + 4 * z**2)) / 2),
     ]
@@ -27,5 +35,12 @@ def wrong(page):
         (mine(function=lambda z: z / 2 + (1 + z**2)), "torch function"),
         (mine(expression=lambda z: z / 2 + sympy.sqrt(1 + z)), "SymPy expression"),
         (mine(function=lambda z: z / 2 + (1 + z**2).sqrt() + torch.relu(z - 3)), "torch function"),
+        (mine(function=lambda z: z / 2 + math.sqrt(1 + z**2)), "torch function fails"),
+        (mine(function=lambda z: None), "torch function fails"),
+        (mine(function=lambda z: z / 2 + (1 + z**2).sqrt() + torch.nan), "torch function"),
+        (mine(expression=lambda z: z / 2 + torch.sqrt(1 + z**2)), "SymPy expression fails"),
+        (mine(expression=lambda z: 0.5 * z + (1 + z**2) ** 0.49), "SymPy expression differs"),
+        (mine(expression=lambda z: sympy.sqrt(1 + z**2)), "SymPy expression differs"),
         ("softplus", "an Activation"),
+        (None, "an Activation"),
     ]
