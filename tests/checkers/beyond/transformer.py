@@ -34,7 +34,7 @@ def improved(page, steps):
 
 def right(page):
     Y = improved(page, 300)
-    return [Y, 1000 * Y, Y.float()]
+    return [Y, 1000 * Y, Y.float(), Y.requires_grad_().clone(), Y.numpy(force=True), 1e305 * Y, 1e-200 * Y]
 
 
 def wrong(page):
@@ -48,7 +48,12 @@ def wrong(page):
         (nan, "finite"),
         (infinite, "finite"),
         (torch.eye(d + 1), "shape"),
-        (torch.eye(d).tolist(), "torch tensor"),
+        (1j * torch.eye(d), "real"),
+        (1e308 * torch.eye(d), "proves nothing"),
+        (torch.eye(d).int(), "proves nothing"),
+        (None, "shape"),
+        ("Y", "real"),
+        (improved(page, 300).T, "Coefficients in [0, 1]"),
         (-improved(page, 300), "proves nothing"),
         (torch.eye(d) + down @ up, "Coefficients in [0, 1]"),
         (Y, "Coefficients in [0, 1]"),
