@@ -12,7 +12,15 @@ def right(page):
         S = torch.eye(E.shape[1])[:, sigma]
         return p @ torch.linalg.solve(E @ E.T, E @ S.T @ E.T)
 
-    return [by_least_squares, by_normal_equations]
+    def as_lists(E, sigma, p):
+        """Columns as the chapter writes them: T = ESE⁺, T p_t for each token."""
+        T = E[:, sigma] @ E.T @ torch.linalg.inv(E @ E.T)
+        return [(T @ row).tolist() for row in p]
+
+    def as_array(E, sigma, p):
+        return by_least_squares(E, sigma, p).numpy()
+
+    return [by_least_squares, by_normal_equations, as_lists, as_array]
 
 
 def wrong(page):
@@ -22,6 +30,12 @@ def wrong(page):
     pinv = torch.linalg.pinv
     return [
         (lambda E, sigma, p: None, "return a tensor of shape"),
+        (lambda E, sigma, p: 0.0, "return a tensor of shape"),
+        (lambda E, sigma, p: "Tp", "return a tensor of shape"),
+        (lambda E, sigma, p: p.T, "return a tensor of shape"),
+        (lambda E, sigma, p: p.flip(0), "not those of the mirror"),
+        (lambda E, sigma, p: p @ E[:, sigma] @ pinv(E), "not those of the mirror"),
+        (lambda E, sigma, p: (E @ (pinv(E) @ p.T).flip(0)).T, "not those of the mirror"),
         (lambda E, sigma, p: p, "not those of the mirror"),
         (lambda E, sigma, p: p * torch.nan, "not those of the mirror"),
         (by(lambda E, sigma: E[:, sigma] @ E.T), "Is E orthogonal"),
