@@ -33,12 +33,36 @@ def right(page):
             found += [factor] * bool(ok)
         return frozenset(found)
 
-    return [whole, by_rank]
+    def by_cross_products(sigma):
+        """As a list of tensors: does σ(λz)σ(w) = σ(λw)σ(z) hold, and what sign has σ(λw)σ(w)?"""
+        z = torch.linspace(-8, 8, 50)
+        w = z[sigma(z).abs().argmax()]
+        found = []
+        for factor in torch.tensor([-1.0, 2.0, -2.0]):
+            cross = sigma(factor * z) * sigma(w) - sigma(factor * w) * sigma(z)
+            if cross.abs().max() < 1e-9 and sigma(factor * w) * sigma(w) * factor > 0:
+                found.append(factor)
+        return found
+
+    return [whole, by_rank, by_cross_products]
 
 
 def wrong(page):
+    def stretched(sigma):
+        return {factor * 1.2 for factor in admitting()(sigma)}
+
     return [
         (lambda sigma: set(), "you returned set()"),
+        (lambda sigma: None, "return a set of numbers"),
+        (lambda sigma: 2, "return a set of numbers"),
+        (lambda sigma: {"2"}, "you returned"),
+        (lambda sigma: {float("nan")}, "you returned"),
+        (lambda sigma: {Anything(2)}, "you returned"),
+        (stretched, "you returned"),
+        (admitting(points=[0.1, 0.2, 0.5, -0.1, -0.3]), "you returned"),
+        (admitting(points=[-2.0, -1.0, -0.5, 0.5, 1.0, 2.0]), "you returned"),
+        (admitting(points=[30.0, 40.0, -30.0, -50.0]), "you returned"),
+        (admitting(nonzero=False, points=[1.0, 2.0, 3.0]), "you returned"),
         (lambda sigma: {-1, 2, -2}, "you returned"),
         (lambda sigma: {-1}, "you returned"),
         (admitting(points=[1.0]), "you returned"),
@@ -47,3 +71,9 @@ def wrong(page):
         (admitting(factors=(-1, 2)), "you returned"),
         (admitting(own_factor=True), "you returned"),
     ]
+
+
+class Anything(int):
+    __eq__ = lambda self, other: True
+    __ne__ = lambda self, other: False
+    __hash__ = int.__hash__
