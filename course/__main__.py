@@ -28,7 +28,7 @@ CONFIG = """\
 c = get_config()
 c.CourseDirectory.course_id = {course!r}
 c.CourseDirectory.root = {root!r}
-c.ClearSolutions = {stubs!r}
+c.ClearSolutions.update({stubs!r})
 
 # Students' code does not run: `make regrade` verifies what they recorded.  To see it run, make both True in
 # a copy of this folder without source/ and secret, in a container; throw the copy away: it can write grades.
