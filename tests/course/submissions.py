@@ -2,7 +2,7 @@
 
 import nbformat
 
-from students import SET
+from students import POINTS, SET
 
 ALL = 52
 SLOW = "import time\ntime.sleep(60)\n"
@@ -110,9 +110,15 @@ HONEST = {
 # --- dishonest: none of these has solved a question ---------------------------------------------
 
 
+def cheat(mine, source):
+    """That cell in front of everything else; the answers' own cells record nothing after it."""
+    for name in POINTS:
+        mine.put(name, "pass")
+    mine.insert(source).run()
+
+
 def inserting(source):
-    """A notebook with that cell in front of everything else, answers blank."""
-    return lambda mine, folder: mine.insert(source).run()
+    return lambda mine, folder: cheat(mine, source)
 
 
 def forging(*texts):
@@ -127,33 +133,36 @@ def forging(*texts):
 def reads_source(mine, folder):
     """Runs what stands in source/, as soon as the grader runs the notebook."""
     path = folder / "source" / SET / f"{SET}.ipynb"
-    mine.insert(
-        "import os, json\n"
+    cheat(
+        mine,
+        "import os, json, numpy as np\n"
         "if os.environ.get('NBGRADER_EXECUTION') == 'autograde':\n"
         f"    for cell in json.load(open({str(path)!r}))['cells']:\n"
-        "        if cell['metadata'].get('nbgrader', {}).get('solution') and cell['cell_type'] == 'code':\n"
-        "            exec(''.join(cell['source']))"
-    ).run()
+        "        text = ''.join(cell['source'])\n"
+        "        if cell['cell_type'] == 'code' and 'points(' not in text and 'ProblemSet' not in text:\n"
+        "            exec(text)",
+    )
 
 
 def reads_grader(mine, folder):
     """Looks for the secret in the environment and in the files around, and draws the instance's planted
     answer.
     """
-    mine.insert(
+    cheat(
+        mine,
         "import os, pathlib\n"
         "found = [v for v in os.environ.values() if len(v) == 64]\n"
         "for path in pathlib.Path('.').resolve().parents:\n"
         "    for name in ('secret', 'gradebook.db', 'course.json'):\n"
         "        if (path / name).exists():\n"
         "            found.append((path / name).read_bytes())\n"
-        "mine.record('gate', gate=[[1, 0, 0]], up=[[1, 0, 0]], down=[[1], [0], [0]])"
-    ).run()
+        "mine.record('gate', gate=[[1, 0, 0]], up=[[1, 0, 0]], down=[[1], [0], [0]])",
+    )
 
 
 def changed_instance(mine, folder):
     """M = 0, and a block that computes it."""
-    mine.insert("mine['gate']['M'][:] = [[0] * 3] * 3\n" + TRIVIAL).run()
+    cheat(mine, "mine['gate']['M'][:] = [[0] * 3] * 3\n" + TRIVIAL)
 
 
 def easier_instance(mine, folder):
@@ -171,11 +180,11 @@ def easier_instance(mine, folder):
             + after.split("}", 1)[1]
         )
     )
-    mine.insert(TRIVIAL).run()
+    cheat(mine, TRIVIAL)
 
 
 def exits(mine, folder):
-    mine.insert("import os\nos._exit(0)").run()
+    cheat(mine, "import os\nos._exit(0)")
 
 
 DISHONEST = {
@@ -183,9 +192,9 @@ DISHONEST = {
     "copied-answer": copied_answer,
     "locked-cells": locked_cells_edited,
     "patched-checker": inserting(
-        "from samefn.course import questions as q, verify\n"
-        "full = lambda self, instance, values: q.Judged(self.points, self.points, ('✓',))\n"
-        "q.Question.judge = full\nverify.judge = lambda *a: {}\n" + TRIVIAL
+        "import sys\nfrom samefn.course.questions import Judged, Question\n"
+        "Question.judge = lambda self, instance, values: Judged(self.points, self.points, ('✓',))\n"
+        "for name in ('gate', 'leaky_gelu', 'difference'):\n    mine.record(name)"
     ),
     "patched-comparison": inserting(
         "import builtins, fractions, numpy as np\n"

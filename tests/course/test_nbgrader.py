@@ -36,7 +36,15 @@ def test_a_course(tmp_path):
     said = nbgrader(executed, "autograde", SET, fails=True)  # it reports those whose kernel died, and goes on
     assert "os-exit" in said and "crashing" in said
     provisional = points(executed)
-    assert provisional["ast-transformer"] == ALL  # so the kernel's points are no grade
+    fooled = {name for name in DISHONEST if provisional[name]}  # so the kernel's points are no grade
+    assert fooled >= {
+        "ast-transformer",
+        "run-cell",
+        "patched-checker",
+        "reads-source",
+        "easier-instance",
+        "copied",
+    }
     grades_are_right(executed)
 
     nbgrader(folder, "autograde", SET)
